@@ -1,0 +1,46 @@
+# The three commands of this repository. Each sets up what it needs and may be run again at any time.
+#   make demo   raw text -> trained model -> Hugging Face folder -> generated text, every stage a Dagster asset
+#   make ui     the Dagster UI on http://127.0.0.1:3000, with the runs of `make demo`
+#   make test   linters, type checker and the whole test suite
+
+PYTHON ?= python3
+PORT ?= 3000
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+export DAGSTER_HOME := $(CURDIR)/.dagster_home
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo ui test lint clean
+
+help:
+	@sed -n '1,/^$$/p' Makefile
+
+install: $(VENV)/.installed
+
+# The stamp depends on what decides the environment; an interrupted install leaves no stamp and is done again.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed. Set it with: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: install
+	@$(BIN)/python -m modalities_pipeline.orchestration.instance
+	$(BIN)/dagster asset materialize -m modalities_pipeline.definitions --select '*'
+	@$(BIN)/python -m modalities_pipeline summary
+
+ui: install
+	@$(BIN)/python -m modalities_pipeline.orchestration.instance
+	$(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf outputs .dagster_home .mypy_cache .pytest_cache .ruff_cache
