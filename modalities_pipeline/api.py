@@ -1,0 +1,72 @@
+"""The public functions of Modalities, by its names and signatures; what they need is imported when they are called."""
+
+from pathlib import Path
+from typing import Any
+
+from modalities_pipeline.data.files import FileExistencePolicy, enforce_file_existence_policy
+
+__all__ = [
+    "FileExistencePolicy",
+    "create_raw_data_index",
+    "create_shuffled_dataset_chunk",
+    "enforce_file_existence_policy",
+    "merge_packed_data_files",
+    "pack_encoded_data",
+]
+
+
+def create_raw_data_index(
+    src_path: Path, index_path: Path | None, file_existence_policy: FileExistencePolicy = FileExistencePolicy.ERROR
+) -> None:
+    """Index the lines of a JSON-lines file; see `data.raw_index.build_raw_index`."""
+    from modalities_pipeline.data.raw_index import build_raw_index
+
+    build_raw_index(Path(src_path), index_path, file_existence_policy)
+
+
+def pack_encoded_data(config_dict: dict[str, Any], file_existence_policy: FileExistencePolicy) -> None:
+    """Tokenize an indexed JSON-lines file; see `data.tokenized_pack.build_tokenized_pack`.
+
+    Args:
+        config_dict: `settings` (see `TokenizedPackSettings`) and `tokenizer`, a component node.
+        file_existence_policy: what to do if the output exists.
+
+    Raises:
+        MissingSectionError: `settings` or `tokenizer` is missing.
+        pydantic.ValidationError: a setting is missing, unknown, or wrong.
+    """
+    from modalities_pipeline.data.tokenized_pack import TokenizedPackSettings, build_tokenized_pack
+    from modalities_pipeline.exceptions import MissingSectionError
+    from modalities_pipeline.tokenization.saved_tokenizer import build_tokenizer
+
+    for section in ("settings", "tokenizer"):
+        if section not in config_dict:
+            raise MissingSectionError(
+                f"The packing config has no section '{section}' (found: {', '.join(config_dict) or 'nothing'}). Add it."
+            )
+    tokenizer = build_tokenizer(config_dict["tokenizer"])
+    settings = TokenizedPackSettings.model_validate(config_dict["settings"])
+    build_tokenized_pack(settings, tokenizer, file_existence_policy)
+
+
+def create_shuffled_dataset_chunk(
+    file_path_list: list[Path],
+    output_chunk_file_path: Path,
+    chunk_id: int,
+    num_chunks: int,
+    file_existence_policy: FileExistencePolicy,
+    global_seed: int | None = None,
+) -> None:
+    """Write one shuffled share of several `.pbin` files; see `data.shuffled_chunks.build_shuffled_chunk`."""
+    from modalities_pipeline.data.shuffled_chunks import build_shuffled_chunk
+
+    build_shuffled_chunk(
+        file_path_list, output_chunk_file_path, chunk_id, num_chunks, file_existence_policy, global_seed
+    )
+
+
+def merge_packed_data_files(src_paths: list[Path], target_path: Path) -> None:
+    """Join `.pbin` files into a new one; see `data.merged_pbin.build_merged_pbin`."""
+    from modalities_pipeline.data.merged_pbin import build_merged_pbin
+
+    build_merged_pbin(src_paths, target_path)

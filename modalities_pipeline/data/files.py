@@ -1,0 +1,177 @@
+"""Files that are either complete or not there: atomic writes, digests, locks, and the file existence policy.
+
+Every stage writes through `atomic_path`, so killing it at any instant leaves the old output or none.
+"""
+
+import contextlib
+import enum
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from modalities_pipeline.exceptions import OutputExistsError, OutputLockedError, UserError
+
+logger = logging.getLogger(__name__)
+
+_TEMPORARY_SUFFIX = ".tmp"
+
+
+class FileExistencePolicy(enum.Enum):
+    """What to do when an output is already there."""
+
+    ERROR = "error"
+    OVERRIDE = "override"
+    SKIP = "skip"
+
+
+def enforce_file_existence_policy(file_path: Path, file_existence_policy: FileExistencePolicy) -> bool:
+    """Say whether processing should stop because of what is at `file_path`; nothing is deleted.
+
+    Returns True (stop) for SKIP on an existing path, False otherwise. Unlike Modalities, OVERRIDE keeps the old file
+    until its successor is complete.
+
+    Raises:
+        OutputExistsError: the path exists and the policy is ERROR.
+        UserError: the policy is not a `FileExistencePolicy`.
+    """
+    if not isinstance(file_existence_policy, FileExistencePolicy):
+        names = ", ".join(policy.value for policy in FileExistencePolicy)
+        raise UserError(f"Unknown file existence policy {file_existence_policy!r}. Use one of: {names}.")
+    if not file_path.exists():
+        return False
+    match file_existence_policy:
+        case FileExistencePolicy.SKIP:
+            logger.warning("%s exists already; skipping.", file_path)
+            return True
+        case FileExistencePolicy.OVERRIDE:
+            return False
+        case FileExistencePolicy.ERROR:
+            raise OutputExistsError(
+                f"{file_path} exists already. Delete it, choose another output, or set the file existence policy to "
+                "'override' or 'skip'."
+            )
+
+
+def refuse_output_among_inputs(output_path: Path, input_paths: list[Path]) -> None:
+    """Raise `UserError` if `output_path` is one of `input_paths`, however it is spelt (`a/../x`, links)."""
+    for input_path in input_paths:
+        same = (
+            os.path.samefile(output_path, input_path)
+            if output_path.exists() and input_path.exists()
+            else output_path.resolve() == input_path.resolve()
+        )
+        if same:
+            raise UserError(f"The output {output_path} is also an input ({input_path}). Choose another output path.")
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; on success sync it and rename it to `path`, on failure remove it.
+
+    The body creates a file or a directory at the temporary path. A directory replaces an older directory only once
+    it is complete.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{_TEMPORARY_SUFFIX}")
+    try:
+        yield temporary
+        if temporary.is_dir():
+            for file in temporary.rglob("*"):
+                if file.is_file():
+                    _sync(file)
+            _replace_directory(temporary, path)
+        else:
+            _sync(temporary)
+            os.replace(temporary, path)
+        _sync(path.parent)
+    finally:
+        _remove(temporary)
+
+
+def _replace_directory(source: Path, destination: Path) -> None:
+    """Put directory `source` in the place of `destination`; a rename cannot replace a directory that is not empty."""
+    if not destination.exists():
+        os.rename(source, destination)
+        return
+    old = destination.with_name(f".{destination.name}.{uuid.uuid4().hex}{_TEMPORARY_SUFFIX}")
+    os.rename(destination, old)
+    try:
+        os.rename(source, destination)
+    except BaseException:
+        os.rename(old, destination)
+        raise
+    _remove(old)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def output_lock(output_path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of `output_path`, a file `.<name>.lock` beside it; the kernel frees it when its holder dies.
+
+    Raises:
+        OutputLockedError: `wait` is False and another process holds it; the message names the holder.
+    """
+    output_path.parent.mkdir(parents=True, exist_ok=True)
+    lock_path = output_path.with_name(f".{output_path.name}.lock")
+    with open(lock_path, "a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            if not wait:
+                raise OutputLockedError(f"{output_path} is being produced by another run ({holder}).") from None
+            logger.info("Waiting for %s, which another run is producing (%s).", output_path, holder)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.seek(0)
+        lock.truncate()
+        lock.write(f"process {os.getpid()} on {os.uname().nodename}")
+        lock.flush()
+        yield
+
+
+def digest_file(path: Path) -> str:
+    """`sha256:<hex>` of the bytes of a file."""
+    with open(path, "rb") as file:
+        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_directory(path: Path) -> str:
+    """`sha256:<hex>` over the sorted relative names and digests of all files below a directory."""
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    return digest_strings([f"{file.relative_to(path).as_posix()}={digest_file(file)}" for file in files])
+
+
+def digest_strings(parts: list[str]) -> str:
+    """`sha256:<hex>` of a list of strings; each is length-prefixed, so no two lists collide by concatenation."""
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return "sha256:" + digest.hexdigest()
+
+
+def size_in_bytes(path: Path) -> int:
+    """Size of a file, or of all files below a directory."""
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return path.stat().st_size

@@ -1,0 +1,66 @@
+"""What several `.pbin` files must have in common to be put into one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from modalities_pipeline.data.manifest import read_manifest
+from modalities_pipeline.data.pbin import PackedFile
+from modalities_pipeline.exceptions import UserError
+
+TOKENIZER_DETAILS = (
+    "tokenizer_fingerprint",
+    "vocab_size",
+    "num_token_ids",
+    "eod_token",
+    "eod_token_id",
+    "token_size_in_bytes",
+)
+
+
+def numbered_inputs(digests: Sequence[str]) -> dict[str, str]:
+    """Name inputs by their position, because their order decides the output's bytes."""
+    return {f"{position:06d}": digest for position, digest in enumerate(digests)}
+
+
+def common_token_size(files: Sequence[PackedFile]) -> int:
+    """Bytes per token of all files.
+
+    Raises:
+        UserError: there are no files, or their token sizes differ.
+    """
+    if not files:
+        raise UserError("There are no .pbin files to read. Name at least one input.")
+    for file in files:
+        if file.token_size_in_bytes != files[0].token_size_in_bytes:
+            raise UserError(
+                f"{files[0].path} has {files[0].token_size_in_bytes} bytes per token, {file.path} has "
+                f"{file.token_size_in_bytes}. Pack both with the same tokenizer."
+            )
+    return files[0].token_size_in_bytes
+
+
+def common_tokenizer_details(files: Sequence[PackedFile]) -> dict[str, Any]:
+    """What the files' manifests say about their tokenizer; files without a manifest have no say.
+
+    Raises:
+        UserError: two manifests name different tokenizers or end-of-document tokens.
+    """
+    common: dict[str, Any] = {"token_size_in_bytes": common_token_size(files)}
+    first = None
+    for file in files:
+        manifest = read_manifest(file.path)
+        if manifest is None or "tokenizer_fingerprint" not in manifest.details:
+            continue
+        details = {name: manifest.details[name] for name in TOKENIZER_DETAILS if name in manifest.details}
+        if first is None:
+            first, common = file, details
+        elif details != common:
+            raise UserError(
+                f"{first.path} and {file.path} were packed with different tokenizers: "
+                f"{_short(common)} and {_short(details)}. Pack both with the same one."
+            )
+    return common
+
+
+def _short(details: dict[str, Any]) -> str:
+    return f"{details['tokenizer_fingerprint']} (end of document {details.get('eod_token')!r})"

@@ -1,0 +1,125 @@
+"""Fixtures of the data stages' tests."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modalities_pipeline.data.pbin import PackedFile, PackedFileWriter
+from modalities_pipeline.exceptions import UserError
+from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
+
+_VECTORS = Path(__file__).parent / "vectors"
+
+
+@pytest.fixture(scope="session")
+def vectors() -> Path:
+    """Folder with input files and the exact files that the stages must make of them."""
+    return _VECTORS
+
+
+@pytest.fixture(scope="session")
+def expected() -> dict[str, Any]:
+    """Id of a vector -> its inputs, parameters and expected outcome."""
+    return json.loads((_VECTORS / "vectors.json").read_text("utf-8"))
+
+
+class TableTokenizer(TokenizerWrapper):
+    """Gives the ids that a function computes; the end-of-document token may be any string."""
+
+    def __init__(
+        self, to_ids: Callable[[str], list[int]], num_ids: int, eod: tuple[str, int], name: str = "table"
+    ) -> None:
+        self._to_ids = to_ids
+        self._num_ids = num_ids
+        self._eod = eod
+        self._name = name
+
+    def tokenize(self, text: str) -> list[int]:
+        return self._to_ids(text)
+
+    def tokenize_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self._to_ids(text) for text in texts]
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return " ".join(map(str, token_ids))
+
+    @property
+    def vocab_size(self) -> int:
+        return self._num_ids
+
+    @property
+    def num_token_ids(self) -> int:
+        return max(self._num_ids, self._eod[1] + 1)
+
+    @property
+    def special_tokens(self) -> list[str]:
+        return [self._eod[0]]
+
+    def find_token_id(self, token: str) -> int | None:
+        return self._eod[1] if token == self._eod[0] else None
+
+    def get_token_id(self, token: str) -> int:
+        token_id = self.find_token_id(token)
+        if token_id is None:
+            raise UserError(token)
+        return token_id
+
+    def is_special_token_id(self, token_id: int) -> bool:
+        return token_id == self._eod[1]
+
+    def fingerprint(self) -> str:
+        return f"sha256:{self._name}"
+
+    def save(self, output_dir: Path) -> None:
+        (output_dir / "name").write_text(self._name)
+
+
+@pytest.fixture(scope="session")
+def make_tokenizer() -> type[TableTokenizer]:
+    """Class of tokenizers made of a function."""
+    return TableTokenizer
+
+
+@pytest.fixture(scope="session")
+def utf8_tokenizer() -> TableTokenizer:
+    """A tokenizer whose ids are the UTF-8 bytes of a text and whose end-of-document token is LF."""
+    return TableTokenizer(lambda text: list(text.encode()), 256, ("\n", 10), "utf8")
+
+
+@pytest.fixture
+def write_pbin(tmp_path: Path) -> Callable[..., Path]:
+    """Function (name, documents, token size) -> path of a new `.pbin` file."""
+
+    def write(name: str, documents: Sequence[Sequence[int]], token_size_in_bytes: int = 2) -> Path:
+        with PackedFileWriter(tmp_path / name, token_size_in_bytes) as writer:
+            for document in documents:
+                writer.write_document(document)
+        return tmp_path / name
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def read_documents() -> Callable[[Path], list[list[int]]]:
+    """Function path of a `.pbin` file -> its documents."""
+
+    def read(path: Path) -> list[list[int]]:
+        with PackedFile(path) as file:
+            return [file.document(position).tolist() for position in range(file.num_documents)]
+
+    return read
+
+
+@pytest.fixture
+def write_lines(tmp_path: Path) -> Callable[..., Path]:
+    """Function (name, lines) -> path of a new file with these lines, each ended by LF."""
+
+    def write(name: str, lines: Sequence[str]) -> Path:
+        path = tmp_path / name
+        path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+        return path
+
+    return write

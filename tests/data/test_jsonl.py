@@ -1,0 +1,73 @@
+"""Random access to lines."""
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from modalities_pipeline.data.jsonl import LargeFileLinesReader
+from modalities_pipeline.data.raw_index import build_raw_index
+from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
+
+
+def test_lines_are_those_of_modalities(vectors: Path) -> None:
+    cases = json.loads((vectors / "reader.json").read_text("utf-8"))
+    assert len(cases) == 8
+    for case in cases:
+        paths = [vectors / Path(case[key]).name for key in ("file", "index")]
+        if "error" in case:
+            with pytest.raises(ValueError, match="empty"):
+                LargeFileLinesReader(*paths, **case["kwargs"])
+            continue
+        with LargeFileLinesReader(*paths, **case["kwargs"]) as reader:
+            assert len(reader) == case["len"]
+            assert [{"hex": x.hex()} if isinstance(x, bytes) else x for x in reader] == case["items"]
+
+
+def test_positions_count_from_the_end_too_and_end_with_an_index_error(vectors: Path) -> None:
+    with LargeFileLinesReader(vectors / "five.jsonl", use_sample_length_from_index=False) as reader:
+        assert reader[-1] == reader[4]
+        assert reader[-1] != ""
+        with pytest.raises(IndexError):
+            _ = reader[5]
+
+
+def test_the_default_index_lies_beside_the_file(write_lines: Callable[..., Path]) -> None:
+    path = write_lines("a.train.jsonl", ["1", "2"])
+    build_raw_index(path)
+    assert path.with_name("a.train.idx").is_file()
+    with LargeFileLinesReader(path) as reader:
+        assert list(reader) == ["1", "2"]
+
+
+def test_physical_line_numbers_count_blank_lines(write_lines: Callable[..., Path]) -> None:
+    """B002."""
+    path = write_lines("a.jsonl", ["1", "", " ", "2", "3"])
+    build_raw_index(path)
+    with LargeFileLinesReader(path) as reader:
+        assert [reader.line_number(position) for position in range(3)] == [1, 4, 5]
+
+
+def test_a_missing_file_or_index_is_named(tmp_path: Path, write_lines: Callable[..., Path]) -> None:
+    with pytest.raises(DatasetNotFoundError, match=r"nowhere\.jsonl"):
+        LargeFileLinesReader(tmp_path / "nowhere.jsonl")
+    with pytest.raises(DatasetNotFoundError, match=r"a\.idx.*Create the raw index"):
+        LargeFileLinesReader(write_lines("a.jsonl", ["1"]))
+
+
+def test_an_index_that_reaches_beyond_the_file_is_refused(write_lines: Callable[..., Path]) -> None:
+    """B007."""
+    path = write_lines("a.jsonl", ["1", "2"])
+    path.with_suffix(".idx").write_bytes(pickle.dumps([(0, 1), (2, 9)], protocol=4))
+    with pytest.raises(DatasetFormatError, match="changed after"):
+        LargeFileLinesReader(path)
+
+
+def test_an_empty_index_file_is_refused(write_lines: Callable[..., Path]) -> None:
+    """B007."""
+    path = write_lines("a.jsonl", ["1"])
+    path.with_suffix(".idx").touch()
+    with pytest.raises(DatasetFormatError, match=r"a\.idx"):
+        LargeFileLinesReader(path)

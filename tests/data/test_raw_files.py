@@ -1,0 +1,115 @@
+"""The list of a corpus' raw files."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from modalities_pipeline.data import raw_files
+from modalities_pipeline.data.files import digest_file
+from modalities_pipeline.data.raw_files import build_raw_files, find_raw_files, read_raw_files
+from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, UserError
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files that are read for their digest."""
+    names: list[str] = []
+
+    def digest(path: Path) -> str:
+        names.append(path.name)
+        return digest_file(path)
+
+    monkeypatch.setattr(raw_files, "digest_file", digest)
+    return names
+
+
+def test_patterns_find_files_sorted_and_once(tmp_path: Path) -> None:
+    for name in ("b.jsonl", "a.jsonl", "sub/deep/c.jsonl", "[x].jsonl", "notes.txt"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text("1\n")
+
+    def names(*patterns: str) -> list[str]:
+        found = find_raw_files(patterns, tmp_path / "in")
+        assert all(path.is_absolute() for path in found)
+        return [path.name for path in found]
+
+    assert names("*.jsonl", "a.jsonl", "../in/b.jsonl") == ["[x].jsonl", "a.jsonl", "b.jsonl"]
+    assert names("**/*.jsonl") == ["[x].jsonl", "a.jsonl", "b.jsonl", "c.jsonl"]
+    assert names("[x].jsonl") == ["[x].jsonl"]
+    assert names(str(tmp_path / "in" / "a.jsonl")) == ["a.jsonl"]
+
+
+def test_a_pattern_that_finds_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("1\n")
+    with pytest.raises(UserError, match=r"'nowhere/\*\.jsonl'"):
+        find_raw_files(["a.jsonl", "nowhere/*.jsonl"], tmp_path)
+
+
+def test_two_files_whose_outputs_would_share_a_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    for name in ("a.jsonl", "d/a.json"):
+        (tmp_path / name).write_text("1\n")
+    with pytest.raises(UserError, match="same name"):
+        find_raw_files(["a.jsonl", "d/*"], tmp_path)
+
+
+def test_the_list_holds_size_and_digest_of_every_file(tmp_path: Path, write_lines: Callable[..., Path]) -> None:
+    paths = [write_lines("a.jsonl", ["1"]), write_lines("b.jsonl", ["1", "2"])]
+    manifest = build_raw_files(paths, tmp_path / "raw_files.json")
+    files = read_raw_files(tmp_path / "raw_files.json")
+    assert [(file.name, file.stem, file.path, file.size_in_bytes, file.digest) for file in files] == [
+        ("a.jsonl", "a", paths[0], 2, digest_file(paths[0])),
+        ("b.jsonl", "b", paths[1], 4, digest_file(paths[1])),
+    ]
+    assert manifest.counts == {"num_files": 2, "num_bytes": 6}
+
+
+def test_only_files_that_changed_are_read_again(
+    tmp_path: Path, write_lines: Callable[..., Path], hashed: list[str]
+) -> None:
+    paths = [write_lines("a.jsonl", ["1"]), write_lines("b.jsonl", ["2"])]
+    output = tmp_path / "raw_files.json"
+    first = build_raw_files(paths, output)
+    written_at = output.stat().st_mtime_ns
+    assert build_raw_files(paths, output) == first
+    assert output.stat().st_mtime_ns == written_at
+    assert hashed == ["a.jsonl", "b.jsonl"]
+    write_lines("b.jsonl", ["2", "3"])
+    assert build_raw_files(paths, output).digest != first.digest
+    assert hashed == ["a.jsonl", "b.jsonl", "b.jsonl"]
+    assert len(build_raw_files(paths[:1], output).inputs) == 1
+
+
+def test_touching_a_file_changes_nothing(tmp_path: Path, write_lines: Callable[..., Path], hashed: list[str]) -> None:
+    paths = [write_lines("a.jsonl", ["1"])]
+    first = build_raw_files(paths, tmp_path / "raw_files.json")
+    os.utime(paths[0], ns=(1, 1))
+    second = build_raw_files(paths, tmp_path / "raw_files.json")
+    assert (second.digest, second.fingerprint) == (first.digest, first.fingerprint)
+    build_raw_files(paths, tmp_path / "raw_files.json")
+    assert hashed == ["a.jsonl", "a.jsonl"]
+
+
+def test_missing_files_and_lists_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match=r"nowhere\.jsonl"):
+        build_raw_files([tmp_path / "nowhere.jsonl"], tmp_path / "raw_files.json")
+    with pytest.raises(UserError, match="no raw files"):
+        build_raw_files([], tmp_path / "raw_files.json")
+    with pytest.raises(DatasetNotFoundError, match="Materialize raw_files"):
+        read_raw_files(tmp_path / "raw_files.json")
+
+
+@pytest.mark.parametrize("content", ["", "{}x", '[{"name": "a"}]', "[1]"])
+def test_a_damaged_list_is_refused_and_can_be_built_again(
+    tmp_path: Path, write_lines: Callable[..., Path], content: str
+) -> None:
+    paths = [write_lines("a.jsonl", ["1"])]
+    output = tmp_path / "raw_files.json"
+    build_raw_files(paths, output)
+    output.write_text(content)
+    with pytest.raises(DatasetFormatError, match=r"raw_files\.json"):
+        read_raw_files(output)
+    build_raw_files(paths, output)
+    assert len(read_raw_files(output)) == 1
