@@ -97,3 +97,30 @@ def fill() -> "Callable[[nn.Module], None]":
             parameter.copy_(torch.from_numpy(values.astype(np.float32)))
 
     return fill_parameters
+
+
+class _Recorder:
+    """A subscriber that keeps the payload of every message."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def consume_message(self, message: Any) -> None:
+        self.events.append(message.payload)
+
+
+@pytest.fixture
+def recorder() -> _Recorder:
+    """What `publisher` has published is in `events`."""
+    return _Recorder()
+
+
+@pytest.fixture
+def publisher(recorder: _Recorder) -> Any:
+    """A publisher of progress and results whose messages reach `recorder`."""
+    from modalities_pipeline.reporting.broker import MessageBroker, MessagePublisher, MessageTypes
+
+    broker = MessageBroker()
+    for message_type in (MessageTypes.BATCH_PROGRESS_UPDATE, MessageTypes.EVALUATION_RESULT):
+        broker.add_subscriber(message_type, recorder)
+    return MessagePublisher(broker, global_rank=0, local_rank=0)

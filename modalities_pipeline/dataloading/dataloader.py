@@ -1,0 +1,49 @@
+"""The data loader: batches from a dataset in the order of a batch sampler."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import torch.utils.data
+from pydantic import Field
+from torch.utils.data import BatchSampler, DataLoader, Sampler
+
+from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.dataloading.collators import CollateFnIF
+
+
+class LLMDataLoaderConfig(ComponentConfig):
+    """Fields of the data loader; `num_workers` 0 reads in the training process itself."""
+
+    dataloader_tag: str
+    dataset: torch.utils.data.Dataset
+    batch_sampler: Sampler
+    collate_fn: CollateFnIF | None = None
+    num_workers: Annotated[int, Field(strict=True, ge=0)]
+    pin_memory: bool
+
+
+class LLMDataLoader(DataLoader[Any]):
+    """torch's data loader with a tag, under which its results are reported."""
+
+    def __init__(
+        self,
+        dataloader_tag: str,
+        dataset: torch.utils.data.Dataset[Any],
+        batch_sampler: BatchSampler,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+    ) -> None:
+        super().__init__(
+            dataset=dataset,
+            batch_sampler=batch_sampler,
+            collate_fn=collate_fn,
+            num_workers=num_workers,
+            pin_memory=pin_memory,
+        )
+        self._dataloader_tag = dataloader_tag
+
+    @property
+    def dataloader_tag(self) -> str:
+        """Name of the loader in reports."""
+        return self._dataloader_tag

@@ -1,0 +1,92 @@
+"""The process' place in the run: ranks, device, process group. The only reader of RANK, LOCAL_RANK, WORLD_SIZE."""
+
+import logging
+import os
+from datetime import timedelta
+from types import TracebackType
+
+import torch
+import torch.distributed as dist
+
+from modalities_pipeline.exceptions import RunningEnvError
+
+logger = logging.getLogger(__name__)
+
+_DEVICE_VARIABLE = "MODALITIES_PIPELINE_DEVICE"
+_BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
+
+
+def default_device_type() -> str:
+    """ "cuda" where there is a GPU, else "cpu"; the environment variable MODALITIES_PIPELINE_DEVICE overrides it.
+
+    Raises:
+        RunningEnvError: the variable names an unknown device, or "cuda" where there is none.
+    """
+    device_type = os.environ.get(_DEVICE_VARIABLE) or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device_type not in _BACKENDS:
+        raise RunningEnvError(f"{_DEVICE_VARIABLE}={device_type!r} is unknown. Use one of: {', '.join(_BACKENDS)}.")
+    if device_type == "cuda" and not torch.cuda.is_available():
+        raise RunningEnvError(
+            f"{_DEVICE_VARIABLE} is 'cuda', but torch sees no GPU here. Unset it, or set it to 'cpu'."
+        )
+    return device_type
+
+
+class DistributedEnv:
+    """Context in which the process group exists: of torchrun's processes, or of this one alone without torchrun.
+
+    Attributes:
+        global_rank, local_rank, world_size: this process' place.
+        device: the device of this process.
+    """
+
+    def __init__(self, timeout_s: int = 600) -> None:
+        self.global_rank, self.local_rank, self.world_size = _ranks()
+        device_type = default_device_type()
+        if device_type == "cuda" and self.local_rank >= torch.cuda.device_count():
+            raise RunningEnvError(
+                f"LOCAL_RANK is {self.local_rank}, but there are only {torch.cuda.device_count()} GPUs here. Start as "
+                "many processes as there are GPUs."
+            )
+        self.device = torch.device("cuda", self.local_rank) if device_type == "cuda" else torch.device("cpu")
+        self._timeout = timedelta(seconds=timeout_s)
+
+    def __enter__(self) -> "DistributedEnv":
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+        backend = _BACKENDS[self.device.type]
+        if "RANK" in os.environ:
+            dist.init_process_group(backend, timeout=self._timeout)
+        else:
+            dist.init_process_group(backend, timeout=self._timeout, store=dist.HashStore(), rank=0, world_size=1)
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # After an error the other ranks may hang in a collective; tearing the group down could then wait for them.
+        if error is None:
+            dist.destroy_process_group()
+
+
+def _ranks() -> tuple[int, int, int]:
+    """(global rank, local rank, world size); (0, 0, 1) for a process that no launcher started."""
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+    values = [os.environ.get(name) for name in names]
+    if all(value is None for value in values):
+        return 0, 0, 1
+    missing = [name for name, value in zip(names, values, strict=True) if value is None]
+    if missing:
+        raise RunningEnvError(f"Environment variables are not set: {', '.join(missing)}. Start training with torchrun.")
+    rank, local_rank, world_size = (int(value) for value in values if value is not None)
+    return rank, local_rank, world_size
+
+
+def get_rank() -> int:
+    """Rank of this process; 0 without a process group."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def get_world_size() -> int:
+    """Number of processes; 1 without a process group."""
+    return dist.get_world_size() if dist.is_initialized() else 1

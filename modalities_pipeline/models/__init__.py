@@ -1,0 +1,1 @@
+"""Models, their norms and their initialisation: maths only."""

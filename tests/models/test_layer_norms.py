@@ -1,0 +1,57 @@
+"""Norm layers, and which one a config makes."""
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+from modalities_pipeline.models.layer_norms import LayerNormWrapperConfig, RMSLayerNorm
+
+NORMS = {
+    "layer_norm eps1e-6": lambda: nn.LayerNorm(8, eps=1e-6),
+    "layer_norm nobias eps1e-5": lambda: nn.LayerNorm(8, eps=1e-5, bias=False),
+    "rms_norm bias eps1e-6": lambda: RMSLayerNorm(8, epsilon=1e-6),
+}
+
+
+@pytest.mark.parametrize("name", sorted(NORMS))
+def test_outputs_match_modalities(name, read_vectors, fill):
+    vectors = read_vectors("norms.json")
+    norm = NORMS[name]()
+    fill(norm)
+    x = torch.tensor(vectors["input"])
+    assert torch.allclose(norm(x), torch.tensor(vectors["outputs"][name]), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("norm_type", "config", "kind", "eps"),
+    [
+        ("layer_norm", {"normalized_shape": 8}, nn.LayerNorm, 1e-5),
+        ("layer_norm", {"normalized_shape": 8, "bias": False}, nn.LayerNorm, 1e-6),
+        ("layer_norm", {"normalized_shape": 8, "elementwise_affine": True}, nn.LayerNorm, 1e-6),
+        ("layer_norm", {"normalized_shape": 8, "eps": 1e-4}, nn.LayerNorm, 1e-4),
+        ("rms_norm", {"ndim": 8}, RMSLayerNorm, 1e-6),
+        ("pytorch_rms_norm", {"normalized_shape": 8}, nn.RMSNorm, 1e-5),
+    ],
+)
+def test_norm_type_decides_the_layer_and_its_default_eps(norm_type, config, kind, eps):
+    wrapper = LayerNormWrapperConfig(norm_type=norm_type, config=config)
+    norm = wrapper.build()
+    assert type(norm) is kind
+    assert (norm.epsilon if kind is RMSLayerNorm else norm.eps) == wrapper.epsilon == eps
+    assert wrapper.dimension == 8
+
+
+@pytest.mark.parametrize(
+    ("norm_type", "config", "key"),
+    [
+        ("rms_norm", {"normalized_shape": 8}, ("config", "normalized_shape")),
+        ("pytorch_rms_norm", {"normalized_shape": 8, "bias": True}, ("config", "bias")),
+        ("layer_norm", {"normalized_shape": 0}, ("config", "normalized_shape")),
+        ("rms", {"ndim": 8}, ("norm_type",)),
+    ],
+)
+def test_a_field_of_another_norm_is_refused_by_name(norm_type, config, key):
+    with pytest.raises(ValidationError) as caught:
+        LayerNormWrapperConfig(norm_type=norm_type, config=config)
+    assert key in [error["loc"] for error in caught.value.errors()]
