@@ -1,0 +1,1 @@
+"""From a training checkpoint to formats that others read."""
