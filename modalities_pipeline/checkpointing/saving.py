@@ -1,0 +1,142 @@
+"""Saving distributed checkpoints (DCP): complete or not there, with Modalities' folder names."""
+
+import contextlib
+import json
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Annotated
+
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from pydantic import Field
+from torch.distributed.checkpoint.api import CheckpointException
+
+from modalities_pipeline.batch import EvaluationResultBatch
+from modalities_pipeline.checkpointing.app_state import AppState
+from modalities_pipeline.checkpointing.folders import (
+    INFO_FILE_NAME,
+    find_checkpoints,
+    remove_checkpoint,
+    remove_leftovers,
+)
+from modalities_pipeline.checkpointing.loading import STATE_KEY
+from modalities_pipeline.checkpointing.strategies import CheckpointingInstruction, CheckpointSavingStrategyIF
+from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.data.files import atomic_path
+from modalities_pipeline.exceptions import CheckpointingError
+from modalities_pipeline.progress.training_progress import TrainingProgress
+
+
+class CheckpointSavingExecutionABC(ABC):
+    """Writes and deletes checkpoints; every rank calls it."""
+
+    @abstractmethod
+    def saved_checkpoints(self, training_progress: TrainingProgress) -> list[TrainingProgress]:
+        """Checkpoints of this experiment with fewer steps than the current ones, fewest first."""
+
+    @abstractmethod
+    def run_checkpoint_instruction(
+        self,
+        checkpointing_instruction: CheckpointingInstruction,
+        training_progress: TrainingProgress,
+        app_state: AppState,
+    ) -> None:
+        """Save first, then delete."""
+
+
+class DCPCheckpointSavingConfig(ComponentConfig):
+    """Fields of the checkpoint saving execution `dcp`."""
+
+    checkpoint_path: Path
+    global_rank: Annotated[int, Field(strict=True, ge=0)]
+    experiment_id: str
+
+
+class DCPCheckpointSaving(CheckpointSavingExecutionABC):
+    """One folder per checkpoint below `checkpoint_path`, and `last_checkpoint_info.json` naming the newest.
+
+    A folder gets its name when it is complete; killing the processes at any instant leaves older checkpoints untouched.
+    """
+
+    def __init__(self, checkpoint_path: Path, global_rank: int, experiment_id: str) -> None:
+        self.checkpoint_path = checkpoint_path
+        self._global_rank = global_rank
+        self._experiment_id = experiment_id
+
+    def folder_path(self, training_progress: TrainingProgress) -> Path:
+        """Where the checkpoint of a state is, or would be."""
+        return self.checkpoint_path / training_progress.checkpoint_name(self._experiment_id)
+
+    def saved_checkpoints(self, training_progress: TrainingProgress) -> list[TrainingProgress]:
+        """Read from the folder, so that a run that was started again knows what the one before it saved."""
+        return [
+            progress
+            for _, progress in find_checkpoints(self.checkpoint_path, self._experiment_id)
+            if progress.num_seen_steps_total < training_progress.num_seen_steps_total
+        ]
+
+    def run_checkpoint_instruction(
+        self,
+        checkpointing_instruction: CheckpointingInstruction,
+        training_progress: TrainingProgress,
+        app_state: AppState,
+    ) -> None:
+        """Save first, then delete on rank 0; a deletion that fails is logged and ends nothing."""
+        if checkpointing_instruction.save_current:
+            self._save(training_progress, app_state)
+        if self._global_rank == 0:
+            for old in checkpointing_instruction.checkpoints_to_delete:
+                remove_checkpoint(self.folder_path(old))
+
+    def _save(self, training_progress: TrainingProgress, app_state: AppState) -> None:
+        final = self.folder_path(training_progress)
+        is_first_rank = self._global_rank == 0
+        if is_first_rank:
+            self.checkpoint_path.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(self.checkpoint_path, self._experiment_id)
+        try:
+            with atomic_path(final) if is_first_rank else contextlib.nullcontext(final) as path:
+                temporary = [path]
+                dist.broadcast_object_list(temporary, src=0)
+                dcp.save({STATE_KEY: app_state}, checkpoint_id=temporary[0])
+        except (CheckpointException, OSError) as error:
+            raise CheckpointingError(f"The checkpoint {final} could not be written: {error}") from error
+        if is_first_rank:
+            with atomic_path(self.checkpoint_path / INFO_FILE_NAME) as info_path:
+                info_path.write_text(json.dumps({"checkpoint_folder_path": str(final.absolute())}), encoding="utf-8")
+        dist.barrier()
+
+
+class CheckpointSavingConfig(ComponentConfig):
+    """Fields of `checkpoint_saving`."""
+
+    checkpoint_saving_strategy: CheckpointSavingStrategyIF
+    checkpoint_saving_execution: CheckpointSavingExecutionABC
+
+
+class CheckpointSaving:
+    """Saves checkpoints as a strategy decides and an execution writes."""
+
+    def __init__(
+        self,
+        checkpoint_saving_strategy: CheckpointSavingStrategyIF,
+        checkpoint_saving_execution: CheckpointSavingExecutionABC,
+    ) -> None:
+        self.checkpoint_saving_strategy = checkpoint_saving_strategy
+        self.checkpoint_saving_execution = checkpoint_saving_execution
+
+    def save_checkpoint(
+        self,
+        training_progress: TrainingProgress,
+        evaluation_result: dict[str, EvaluationResultBatch] | None,
+        app_state: AppState,
+        early_stopping_criterion_fulfilled: bool = False,
+    ) -> None:
+        """Save and delete as the strategy decides; every rank has to call it."""
+        instruction = self.checkpoint_saving_strategy.get_checkpoint_instruction(
+            training_progress,
+            self.checkpoint_saving_execution.saved_checkpoints(training_progress),
+            evaluation_result,
+            early_stopping_criterion_fulfilled,
+        )
+        self.checkpoint_saving_execution.run_checkpoint_instruction(instruction, training_progress, app_state)

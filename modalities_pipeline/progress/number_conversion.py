@@ -1,0 +1,243 @@
+"""Numbers of a training config that follow from others: steps, tokens, samples, batches. Exact integers throughout.
+
+Every division drops the remainder, from left to right, as a training would: what does not fill a batch is not seen.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AliasChoices, Field
+
+from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.data.jsonl import read_index
+from modalities_pipeline.data.manifest import manifest_path, read_manifest
+from modalities_pipeline.data.pbin import PackedFile
+from modalities_pipeline.exceptions import ConfigError
+from modalities_pipeline.progress.training_progress import number_in_checkpoint_name
+
+Positive = Annotated[int, Field(strict=True, gt=0)]
+NonNegative = Annotated[int, Field(strict=True, ge=0)]
+DpDegree = Annotated[int, Field(strict=True, gt=0, validation_alias=AliasChoices("dp_degree", "num_ranks"))]
+NumRanks = Annotated[int, Field(strict=True, gt=0, validation_alias=AliasChoices("num_ranks", "dp_degree"))]
+
+
+class LocalNumBatchesFromNumSamplesConfig(ComponentConfig):
+    """Fields of `local_num_batches_from_num_samples`."""
+
+    num_ranks: NumRanks
+    global_num_samples: NonNegative
+    local_micro_batch_size: Positive
+
+
+class LocalNumBatchesFromNumTokensConfig(ComponentConfig):
+    """Fields of `local_num_batches_from_num_tokens`."""
+
+    num_ranks: NumRanks
+    global_num_tokens: NonNegative
+    sequence_length: Positive
+    local_micro_batch_size: Positive
+
+
+class NumSamplesFromNumTokensConfig(ComponentConfig):
+    """Fields of `num_samples_from_num_tokens`."""
+
+    num_tokens: NonNegative
+    sequence_length: Positive
+
+
+class NumStepsFromNumSamplesConfig(ComponentConfig):
+    """Fields of `num_steps_from_num_samples`."""
+
+    dp_degree: DpDegree
+    local_micro_batch_size: Positive
+    global_num_samples: NonNegative
+    gradient_accumulation_steps: Positive
+
+
+class NumStepsFromNumTokensConfig(ComponentConfig):
+    """Fields of `num_steps_from_num_tokens`."""
+
+    dp_degree: DpDegree
+    local_micro_batch_size: Positive
+    global_num_tokens: NonNegative
+    sequence_length: Positive
+    gradient_accumulation_steps: Positive
+
+
+class NumTokensFromNumStepsConfig(ComponentConfig):
+    """Fields of `num_tokens_from_num_steps`."""
+
+    num_steps: NonNegative
+    dp_degree: DpDegree
+    local_micro_batch_size: Positive
+    sequence_length: Positive
+    gradient_accumulation_steps: Positive
+
+
+class NumberConversionFromCheckpointPathConfig(ComponentConfig):
+    """Fields of all conversions that read a checkpoint's name."""
+
+    checkpoint_path: Path
+
+
+class NumTokensFromPackedMemMapDatasetContinuousConfig(ComponentConfig):
+    """Fields of `num_tokens_from_packed_mem_map_dataset_continuous`."""
+
+    dataset_path: Path
+    sequence_length: Positive
+    dp_degree: DpDegree
+    local_micro_batch_size: Positive
+    gradient_accumulation_steps: Positive
+    sample_key: str = "text"  # accepted for compatibility; the number does not depend on it
+    reuse_last_target: bool = True
+
+
+class NumStepsFromRawDatasetIndexConfig(ComponentConfig):
+    """Fields of `num_steps_from_raw_dataset_index`."""
+
+    raw_index_path: Path
+    num_ranks: NumRanks
+    local_micro_batch_size: Positive
+    gradient_accumulation_steps: Positive
+
+
+class VocabSizeFromPackedDatasetConfig(ComponentConfig):
+    """Fields of `vocab_size_from_packed_dataset`."""
+
+    dataset_path: Path
+    multiple_of: Positive = 128
+
+
+def get_local_num_batches_from_num_samples(num_ranks: int, global_num_samples: int, local_micro_batch_size: int) -> int:
+    """Micro batches of one rank that `global_num_samples` samples fill."""
+    return global_num_samples // num_ranks // local_micro_batch_size
+
+
+def get_local_num_batches_from_num_tokens(
+    num_ranks: int, global_num_tokens: int, sequence_length: int, local_micro_batch_size: int
+) -> int:
+    """Micro batches of one rank that `global_num_tokens` tokens fill."""
+    return global_num_tokens // sequence_length // num_ranks // local_micro_batch_size
+
+
+def get_num_samples_from_num_tokens(num_tokens: int, sequence_length: int) -> int:
+    """Samples that `num_tokens` tokens fill."""
+    return num_tokens // sequence_length
+
+
+def get_num_steps_from_num_samples(
+    dp_degree: int, local_micro_batch_size: int, global_num_samples: int, gradient_accumulation_steps: int
+) -> int:
+    """Optimizer steps that `global_num_samples` samples fill."""
+    return global_num_samples // dp_degree // local_micro_batch_size // gradient_accumulation_steps
+
+
+def get_num_steps_from_num_tokens(
+    dp_degree: int,
+    local_micro_batch_size: int,
+    global_num_tokens: int,
+    sequence_length: int,
+    gradient_accumulation_steps: int,
+) -> int:
+    """Optimizer steps that `global_num_tokens` tokens fill."""
+    return get_num_steps_from_num_samples(
+        dp_degree, local_micro_batch_size, global_num_tokens // sequence_length, gradient_accumulation_steps
+    )
+
+
+def get_num_tokens_from_num_steps(
+    num_steps: int,
+    dp_degree: int,
+    local_micro_batch_size: int,
+    sequence_length: int,
+    gradient_accumulation_steps: int,
+) -> int:
+    """Tokens that `num_steps` optimizer steps consume on all ranks."""
+    return num_steps * dp_degree * local_micro_batch_size * sequence_length * gradient_accumulation_steps
+
+
+def get_num_seen_steps_from_checkpoint_path(checkpoint_path: Path) -> int:
+    """Optimizer steps done, from a checkpoint's name."""
+    return number_in_checkpoint_name(checkpoint_path, "seen_steps")
+
+
+def get_last_step_from_checkpoint_path(checkpoint_path: Path) -> int:
+    """Index of the last step done (-1 if none), from a checkpoint's name."""
+    return get_num_seen_steps_from_checkpoint_path(checkpoint_path) - 1
+
+
+def get_global_num_seen_tokens_from_checkpoint_path(checkpoint_path: Path) -> int:
+    """Tokens consumed on all ranks, from a checkpoint's name."""
+    return number_in_checkpoint_name(checkpoint_path, "seen_tokens")
+
+
+def get_global_num_target_tokens_from_checkpoint_path(checkpoint_path: Path) -> int:
+    """Tokens that the run aimed at, from a checkpoint's name."""
+    return number_in_checkpoint_name(checkpoint_path, "target_tokens")
+
+
+def get_num_target_steps_from_checkpoint_path(checkpoint_path: Path) -> int:
+    """Steps that the run's target tokens take at the batch size so far, from a checkpoint's name.
+
+    Raises:
+        ConfigError: no token was seen yet, so the batch size is not known.
+    """
+    seen_tokens = get_global_num_seen_tokens_from_checkpoint_path(checkpoint_path)
+    if seen_tokens == 0:
+        raise ConfigError(f"{checkpoint_path} has seen no tokens, so its number of target steps cannot be derived.")
+    target_tokens = get_global_num_target_tokens_from_checkpoint_path(checkpoint_path)
+    return target_tokens * get_num_seen_steps_from_checkpoint_path(checkpoint_path) // seen_tokens
+
+
+def get_num_tokens_from_packed_mem_map_dataset_continuous(
+    dataset_path: Path,
+    sequence_length: int,
+    dp_degree: int,
+    local_micro_batch_size: int,
+    gradient_accumulation_steps: int,
+    sample_key: str = "text",
+    reuse_last_target: bool = True,
+) -> int:
+    """Tokens of a packed dataset that whole optimizer steps consume.
+
+    The dataset is cut into samples as training cuts it: of `sequence_length` + 1 tokens, the last of which begins the
+    next sample if `reuse_last_target`; else of `sequence_length` tokens.
+
+    Raises:
+        ConfigError: the dataset is too short for a single sample.
+    """
+    with PackedFile(dataset_path) as packed:
+        num_tokens = packed.num_tokens
+    num_samples = (num_tokens - reuse_last_target) // sequence_length
+    if num_samples < 1:
+        raise ConfigError(f"0 samples of length {sequence_length} in {dataset_path}: it has only {num_tokens} tokens.")
+    num_steps = get_num_steps_from_num_samples(
+        dp_degree, local_micro_batch_size, num_samples, gradient_accumulation_steps
+    )
+    return get_num_tokens_from_num_steps(
+        num_steps, dp_degree, local_micro_batch_size, sequence_length, gradient_accumulation_steps
+    )
+
+
+def get_num_steps_from_raw_dataset_index(
+    raw_index_path: Path, num_ranks: int, local_micro_batch_size: int, gradient_accumulation_steps: int
+) -> int:
+    """Optimizer steps that the documents of a raw index fill, one document being one sample."""
+    return get_num_steps_from_num_samples(
+        num_ranks, local_micro_batch_size, len(read_index(raw_index_path)), gradient_accumulation_steps
+    )
+
+
+def get_vocab_size_from_packed_dataset(dataset_path: Path, multiple_of: int = 128) -> int:
+    """Size of the embedding that a packed dataset's tokenizer needs, rounded up to a multiple of `multiple_of`.
+
+    Raises:
+        ConfigError: the dataset has no manifest that says which token ids there can be.
+    """
+    manifest = read_manifest(dataset_path)
+    if manifest is None or "num_token_ids" not in manifest.details:
+        raise ConfigError(
+            f"{manifest_path(dataset_path)} does not say how many token ids there are. Pack the data with this "
+            "package, or write the vocabulary size into the config."
+        )
+    return -(-manifest.details["num_token_ids"] // multiple_of) * multiple_of

@@ -1,0 +1,55 @@
+"""Results of training intervals and evaluations on the terminal."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+from rich.console import Console
+from rich.panel import Panel
+
+from modalities_pipeline.batch import EvaluationResultBatch
+from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.reporting.broker import Message, MessageSubscriberIF
+
+
+class DummyResultSubscriberConfig(ComponentConfig):
+    """Nothing to set."""
+
+
+class DummyResultSubscriber(MessageSubscriberIF[EvaluationResultBatch]):
+    """Shows nothing."""
+
+    def consume_message(self, message: Message[EvaluationResultBatch]) -> None:
+        """Do nothing."""
+
+
+class RichResultSubscriberConfig(ComponentConfig):
+    """Fields of the results subscriber `rich`."""
+
+    num_ranks: Annotated[int, Field(strict=True, gt=0)]
+    global_rank: Annotated[int, Field(strict=True, ge=0)]
+
+
+class RichResultSubscriber(MessageSubscriberIF[EvaluationResultBatch]):
+    """A panel with losses and metrics for each result."""
+
+    def __init__(self, num_ranks: int, console: Console | None = None) -> None:
+        self._num_ranks = num_ranks
+        self._console = console or Console()
+
+    def consume_message(self, message: Message[EvaluationResultBatch]) -> None:
+        """Print one panel."""
+        result = message.payload
+        items = result.losses | result.metrics
+        lines = [f"{result.dataloader_tag} {name}: {item}" for name, item in items.items()]
+        title = f"Step {result.num_train_steps_done} ({self._num_ranks} ranks)"
+        self._console.print(Panel("\n".join(lines), title=title, title_align="left"))
+
+    def consume_dict(self, message_dict: dict[str, Any]) -> None:
+        """Print facts about the run, one a line."""
+        for name, value in message_dict.items():
+            self._console.print(f"{name}: {value}")
+
+
+def get_rich_result_subscriber(num_ranks: int, global_rank: int) -> MessageSubscriberIF[EvaluationResultBatch]:
+    """Panels on rank 0, nothing on other ranks."""
+    return RichResultSubscriber(num_ranks) if global_rank == 0 else DummyResultSubscriber()

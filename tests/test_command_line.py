@@ -1,0 +1,134 @@
+"""The command line: exit codes, one clear message, and each data command doing what its function does."""
+
+import json
+
+import pytest
+
+from modalities_pipeline import __version__
+from modalities_pipeline.__main__ import main
+from modalities_pipeline.data.jsonl import LargeFileLinesReader
+from modalities_pipeline.data.pbin import PackedFile
+
+
+@pytest.fixture
+def raw_file(tmp_path):
+    path = tmp_path / "raw.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("aa b", "c", "a b c")), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def pack(raw_file, tmp_path, tiny_wordlevel_dir):
+    """Function name -> path of the packed raw file."""
+
+    def pack_as(name: str):
+        target = tmp_path / f"{name}.pbin"
+        config = tmp_path / f"{name}.yaml"
+        config.write_text(
+            f"""settings:
+  src_path: {raw_file}
+  dst_path: {target}
+  index_path: {raw_file.with_suffix(".idx")}
+  jq_pattern: .text
+  num_cpus: ${{node_env:num_cpus}}
+  eod_token: <eod>
+  processing_batch_size: 2
+  raw_samples_queue_size: 10
+  processed_samples_queue_size: 10
+tokenizer:
+  component_key: tokenizer
+  variant_key: pretrained_hf_tokenizer
+  config: {{pretrained_model_name_or_path: {tiny_wordlevel_dir}}}
+""",
+            encoding="utf-8",
+        )
+        assert main(["data", "pack_encoded_data", str(config)]) == 0
+        return target
+
+    return pack_as
+
+
+def test_data_commands_lead_from_text_to_one_packed_file(raw_file, pack, tmp_path):
+    assert main(["data", "create_raw_index", str(raw_file)]) == 0
+    assert len(LargeFileLinesReader(raw_file)) == 3
+    first = pack("first")
+    names = tmp_path / "names.txt"
+    names.write_text("first.jsonl\n", encoding="utf-8")
+    for chunk in ("0", "1"):
+        options = ["--chunk_id", chunk, "--num_chunks", "2", "--global_seed", "1"]
+        paths = ["--input_file_list_path", str(names), "--input_data_root_path", str(tmp_path)]
+        output = ["--output_chunk_file_path", str(tmp_path / f"chunk_{chunk}.pbin")]
+        assert main(["data", "create_shuffled_dataset_chunk", *paths, *output, *options]) == 0
+    chunks = [str(tmp_path / f"chunk_{chunk}.pbin") for chunk in (0, 1)]
+    assert main(["data", "merge_packed_data", *chunks, str(tmp_path / "merged.pbin")]) == 0
+    with PackedFile(tmp_path / "merged.pbin") as merged, PackedFile(first) as packed:
+        documents = [sorted(tuple(file.document(i)) for i in range(3)) for file in (merged, packed)]
+    assert documents[0] == documents[1]
+
+
+def test_a_misspelt_setting_is_told_with_its_line(tmp_path, capsys, tiny_wordlevel_dir):
+    """B077"""
+    config = tmp_path / "pack.yaml"
+    config.write_text(
+        f"""settings:
+  src_path: a.jsonl
+  dst_path: a.pbin
+  jq_patern: .text
+  eod_token: <eod>
+tokenizer:
+  component_key: tokenizer
+  variant_key: pretrained_hf_tokenizer
+  config: {{pretrained_model_name_or_path: {tiny_wordlevel_dir}}}
+""",
+        encoding="utf-8",
+    )
+    assert main(["data", "pack_encoded_data", str(config)]) == 1
+    error = capsys.readouterr().err
+    assert f"{config}:4: settings.jq_patern: unknown key; did you mean 'jq_pattern'?" in error
+    assert f"{config}:1: settings.jq_pattern: is missing" in error
+
+
+def test_an_existing_output_is_an_error_unless_the_policy_says_otherwise(raw_file, capsys):
+    """B085"""
+    command = ["data", "create_raw_index", str(raw_file)]
+    assert main(command) == 0
+    assert main(command) == 1
+    error = capsys.readouterr().err
+    assert error.splitlines()[-1].startswith("Error: ")
+    assert "raw.idx exists already" in error
+    assert main([*command, "--file_existence_policy", "skip"]) == 0
+    assert main([*command, "--file_existence_policy", "override"]) == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["data", "create_raw_index", "nope.jsonl"],
+        ["data", "pack_encoded_data", "nope.yaml"],
+        ["data", "merge_packed_data", "nope.pbin", "target.pbin"],
+        ["warmstart", "--config_file_path", "nope.yaml", "--last_checkpoint_info_file_path", "nope.json"],
+    ],
+)
+def test_a_missing_file_is_one_line_that_names_it(command, capsys, tmp_path, monkeypatch):
+    """B085: exit code 1 and no traceback."""
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error")]
+    assert "nope." in line
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["nope"], ["run"], ["data", "create_raw_index"], ["data", "merge_packed_data", "a"]]
+)
+def test_wrong_usage_has_exit_code_2(command, capsys):
+    with pytest.raises(SystemExit) as exit_information:
+        main(command)
+    assert exit_information.value.code == 2
+    assert "usage" in capsys.readouterr().err
+
+
+def test_version_is_told(capsys):
+    with pytest.raises(SystemExit) as exit_information:
+        main(["--version"])
+    assert exit_information.value.code == 0
+    assert capsys.readouterr().out.strip() == __version__

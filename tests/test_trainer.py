@@ -1,0 +1,153 @@
+"""The training loop: the right gradient, the right numbers in the right order, and no silent end."""
+
+import pytest
+import torch
+from torch import nn
+
+from modalities_pipeline.batch import DatasetBatch
+from modalities_pipeline.checkpointing.app_state import AppState
+from modalities_pipeline.exceptions import TrainingError
+from modalities_pipeline.loss_functions import CLMCrossEntropyLoss
+from modalities_pipeline.optim.gradient_clipping import FSDPGradientClipper, GradientClippingMode
+from modalities_pipeline.trainer import Trainer
+
+LOSS = CLMCrossEntropyLoss(target_key="target_ids", prediction_key="logits")
+
+
+class _TinyModel(nn.Module):
+    """One logit vector per token; has no randomness."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(128, 128)
+        with torch.no_grad():
+            self.embedding.weight.copy_(torch.linspace(-1, 1, 128 * 128).reshape(128, 128).sin())
+
+    def forward(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"logits": self.embedding(inputs["input_ids"])}
+
+
+def _batches(batch_size: int, mask_up_to: int, count: int = 8) -> list[DatasetBatch]:
+    """`count` samples in batches; the first `mask_up_to` targets of every odd sample do not count."""
+    tokens = (torch.arange(count * 17).reshape(count, 17) ** 2 * 7 + 11) % 128
+    targets = tokens[:, 1:].clone()
+    targets[1::2, :mask_up_to] = -100
+    return [
+        DatasetBatch(
+            {"input_ids": tokens[start : start + batch_size, :-1]}, {"target_ids": targets[start : start + batch_size]}
+        )
+        for start in range(0, count, batch_size)
+    ]
+
+
+class _ListLoader(list):
+    dataloader_tag = "train"
+
+
+def _train_tiny(
+    publisher,
+    batches: list,
+    gradient_acc_steps: int,
+    log_interval: int = 1,
+    model: nn.Module | None = None,
+    num_steps: int | None = None,
+) -> AppState:
+    model = model or _TinyModel()
+    app_state = AppState(model, torch.optim.SGD(model.parameters(), lr=1.0))
+    num_steps = num_steps or len(batches) // gradient_acc_steps
+    trainer = Trainer(
+        global_rank=0,
+        progress_publisher=publisher,
+        evaluation_result_publisher=publisher,
+        gradient_acc_steps=gradient_acc_steps,
+        global_num_tokens_per_train_step=8 * 16,
+        device_mesh=None,
+        num_seen_train_steps=0,
+        global_num_seen_tokens=0,
+        num_target_steps=num_steps,
+        num_target_tokens=num_steps * 8 * 16,
+        gradient_clipper=FSDPGradientClipper(model, GradientClippingMode.P2_NORM, 1e9),
+    )
+    trainer.train(
+        app_state,
+        _ListLoader(batches),
+        LOSS,
+        log_interval,
+        lambda num_train_steps_done: None,
+        lambda training_progress: None,
+    )
+    return app_state
+
+
+@pytest.mark.parametrize("gradient_acc_steps", [2, 4, 8])
+def test_accumulation_changes_neither_gradient_nor_logged_loss(publisher, recorder, gradient_acc_steps):
+    """B048, B049: also if the targets that count are spread unevenly over the micro batches."""
+    whole = _train_tiny(publisher, _batches(8, mask_up_to=13), 1)
+    loss = recorder.events[-1].losses["train loss avg"].value
+    split = _train_tiny(publisher, _batches(8 // gradient_acc_steps, mask_up_to=13), gradient_acc_steps)
+    assert recorder.events[-1].losses["train loss avg"].value.item() == pytest.approx(loss.item(), abs=1e-6)
+    difference = whole.model_parts[0].embedding.weight - split.model_parts[0].embedding.weight
+    assert difference.abs().max() < 1e-6
+    assert not torch.equal(whole.model_parts[0].embedding.weight, _TinyModel().embedding.weight)
+
+
+def test_a_micro_batch_without_any_target_counts_nothing(publisher):
+    batches = _batches(4, mask_up_to=0)
+    empty = DatasetBatch(
+        dict(batches[0].samples), {"target_ids": torch.full_like(batches[0].targets["target_ids"], -100)}
+    )
+    with_empty = _train_tiny(publisher, [*batches, empty], 3)
+    without = _train_tiny(publisher, batches, 2)
+    difference = with_empty.model_parts[0].embedding.weight - without.model_parts[0].embedding.weight
+    assert difference.abs().max() < 1e-6
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_step(process_group, publisher, monkeypatch):
+    """B053: the message names step and rank, the weights are still those of the step before."""
+    calls: list = []
+    weights: list[torch.Tensor] = []
+    model = _TinyModel()
+
+    def sum_and_count(batch):
+        calls.append(batch)
+        weights.append(model.embedding.weight.detach().clone())
+        loss_sum, count = CLMCrossEntropyLoss.sum_and_count(LOSS, batch)
+        return (loss_sum * float("inf") if len(calls) == 2 else loss_sum), count
+
+    monkeypatch.setattr(LOSS, "sum_and_count", sum_and_count)
+    with pytest.raises(TrainingError, match=r"Step 2 is not finite: loss inf \(from rank 0\)"):
+        _train_tiny(publisher, _batches(8, 0, count=24), 1, model=model)
+    assert len(calls) == 2
+    assert not torch.equal(weights[0], weights[1])
+    assert torch.equal(model.embedding.weight, weights[1])
+
+
+def test_data_that_do_not_suffice_are_refused_before_the_first_step(publisher, recorder):
+    """A loader that is shorter than the target never just ends the training."""
+    with pytest.raises(TrainingError, match=r"suffice for 5 more steps, but 6 are to be done \(up to step 6\)"):
+        _train_tiny(publisher, _batches(2, 0, count=22), gradient_acc_steps=2, num_steps=6)
+    assert recorder.events == []
+
+
+def test_last_step_is_logged_whatever_the_interval(publisher, recorder):
+    _train_tiny(publisher, _batches(8, 0, count=40), 1, log_interval=3)
+    logged = [event.num_train_steps_done for event in recorder.events if hasattr(event, "losses")]
+    assert logged == [3, 5]
+
+
+def test_throughput_leaves_out_evaluation_and_checkpoints(publisher, recorder, monkeypatch):
+    """Time passes only inside callbacks here, so the measured duration stays 0 and the rate is not finite."""
+    clock = [0.0]
+    monkeypatch.setattr("modalities_pipeline.util.time.perf_counter", lambda: clock[0])
+
+    def wait(num_train_steps_done: int) -> None:
+        clock[0] += 100.0
+
+    model = _TinyModel()
+    app_state = AppState(model, torch.optim.SGD(model.parameters(), lr=1.0))
+    clipper = FSDPGradientClipper(model, GradientClippingMode.P2_NORM, 1e9)
+    trainer = Trainer(0, publisher, publisher, 1, 128, None, 0, 0, 2, 256, clipper)
+    trainer.train(app_state, _ListLoader(_batches(8, 0, count=16)), LOSS, 1, wait, lambda training_progress: None)
+    assert clock[0] == 200.0
+    rates = [event.throughput_metrics["train tokens/s"].value for event in recorder.events if hasattr(event, "losses")]
+    assert all(torch.isinf(rate) for rate in rates)
