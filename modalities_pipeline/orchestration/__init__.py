@@ -1,0 +1,1 @@
+"""The Dagster layer: it chooses paths, compares fingerprints, starts processes and reports."""
