@@ -25,10 +25,14 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+# Dagster's remarks about its own command line are nothing that a user could act on.
+demo ui: export PYTHONWARNINGS := ignore:Function,ignore:Parameter
+
 demo: install
 	@$(BIN)/python -m modalities_pipeline.orchestration.instance
-	$(BIN)/dagster asset materialize -m modalities_pipeline.definitions --select '*'
-	@$(BIN)/python -m modalities_pipeline summary
+	@started=$$(date +%s); \
+		$(BIN)/dagster asset materialize -m modalities_pipeline.definitions --select '*' && \
+		$(BIN)/python -m modalities_pipeline summary --since $$started
 
 ui: install
 	@$(BIN)/python -m modalities_pipeline.orchestration.instance

@@ -33,6 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     data = commands.add_parser("data", help="prepare data").add_subparsers(required=True, metavar="DATA_COMMAND")
     _add_data(data)
     summary = commands.add_parser("summary", help="what the pipeline has produced so far")
+    summary.add_argument("--since", type=int, help="Unix seconds; tell what was built after that time")
     summary.set_defaults(handler=_summary)
     return parser
 
@@ -164,7 +165,7 @@ def _merge_packed_data(options: argparse.Namespace) -> None:
 def _summary(options: argparse.Namespace) -> int | None:
     from modalities_pipeline.orchestration import summary
 
-    return summary.main()
+    return summary.main(options.since)
 
 
 if __name__ == "__main__":

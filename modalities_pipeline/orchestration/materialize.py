@@ -5,6 +5,7 @@ The manifests beside the outputs are the truth about what is up to date; Dagster
 
 import contextlib
 import dataclasses
+import os
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,6 +104,8 @@ def materialize(
     Raises:
         OutputExistsError: an output is out of date and the policy is "error"; nothing was built then.
     """
+    # each redrawing of a progress bar would be another line in the step's log
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     started = time.monotonic()
     run_policy = policy.for_run(context)
     with output_lock(lock_path):

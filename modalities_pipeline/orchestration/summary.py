@@ -1,6 +1,7 @@
 """What a pipeline has made, told from the manifests alone: `modalities-pipeline summary`."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 from modalities_pipeline.data.manifest import Manifest, manifest_path, read_manifest
@@ -12,16 +13,21 @@ from modalities_pipeline.orchestration.training_run import TrainingRun, current_
 _SAMPLE_LENGTH = 300
 
 
-def main() -> int:
+def main(since: int | None = None) -> int:
     """Print the summary of the pipeline whose spec `load_pipeline_spec` finds; returns the exit code."""
-    print("\n".join(summary_lines(load_pipeline_spec())))
+    print("\n".join(summary_lines(load_pipeline_spec(), since)))
     return 0
 
 
-def summary_lines(spec: PipelineSpec) -> Iterator[str]:
-    """Seconds by stage, losses against the unigram model, a sample of text, and where everything is."""
+def summary_lines(spec: PipelineSpec, since: int | None = None) -> Iterator[str]:
+    """Seconds by stage, losses against the unigram model, a sample of text, and where everything is.
+
+    With `since` (Unix seconds) it is also told what was built after that time.
+    """
     yield f"\nOutputs in {spec.output_dir}"
     yield from _stage_lines(spec)
+    if since is not None:
+        yield _built_line(spec, since)
     for name in spec.experiments:
         yield from _experiment_lines(spec, name)
     yield "\nTo see lineage, metadata and the loss curve: make ui, then open http://127.0.0.1:3000"
@@ -37,6 +43,16 @@ def _stage_lines(spec: PipelineSpec) -> Iterator[str]:
         size = sum(manifest.size_in_bytes for manifest in manifests)
         seconds = sum(manifest.duration_in_s for manifest in manifests)
         yield f"{name:<32} {len(manifests):>8} {size:>14,} {seconds:>8.1f} s"
+
+
+def _built_line(spec: PipelineSpec, since: int) -> str:
+    built = [name for name, paths in _outputs(spec) if any(_was_built_after(path, since) for path in paths)]
+    return f"\nBuilt now: {', '.join(built)}." if built else "\nNothing had to be built: every stage was up to date."
+
+
+def _was_built_after(path: Path, since: int) -> bool:
+    manifest = read_manifest(path)
+    return manifest is not None and datetime.fromisoformat(manifest.created_at).timestamp() >= since
 
 
 def _outputs(spec: PipelineSpec) -> Iterator[tuple[str, list[Path]]]:
