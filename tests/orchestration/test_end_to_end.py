@@ -151,7 +151,7 @@ def test_a_mistake_in_the_training_config_is_named_and_ends_the_command_with_an_
 
 
 def test_an_interrupted_training_leaves_no_process_and_goes_on_from_its_checkpoint(
-    project: Project, alive: Callable[[list[int]], list[int]]
+    project: Project, alive: Callable[[list[int]], list[int]], wait_for: Callable[..., None]
 ) -> None:
     """B079: the run is cancelled while torchrun's workers train."""
     root = project.outputs / "tiny" / "trained_checkpoint"
@@ -166,7 +166,7 @@ def test_an_interrupted_training_leaves_no_process_and_goes_on_from_its_checkpoi
     tree = list(living_descendants(process.pid))
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
-    assert not alive(tree)
+    wait_for(lambda: not alive(tree), 30, "the processes end")
     [interrupted] = [path for path in set(root.iterdir()) - before if path.is_dir()]
     assert not (interrupted / "result.json").exists()
 
