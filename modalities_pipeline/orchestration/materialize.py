@@ -15,7 +15,8 @@ from typing import Any, get_args
 import dagster as dg
 
 from modalities_pipeline.data.files import FileExistencePolicy, digest_strings, output_lock, size_in_bytes
-from modalities_pipeline.data.manifest import Action, Manifest, Policy, StageIdentity, decide, digest_of, read_manifest
+from modalities_pipeline.data.freshness import Action, Policy, decide
+from modalities_pipeline.data.manifest import Manifest, StageIdentity, digest_of, read_manifest
 from modalities_pipeline.exceptions import UserError
 from modalities_pipeline.orchestration.spec import PolicyName
 

@@ -16,7 +16,8 @@ from modalities_pipeline.conversion import llama
 from modalities_pipeline.conversion.hf_model import build_hf_model, identity
 from modalities_pipeline.conversion.trained_model import load_trained_model
 from modalities_pipeline.data.files import FileExistencePolicy, digest_directory
-from modalities_pipeline.data.manifest import Manifest, explain_change
+from modalities_pipeline.data.freshness import explain_change
+from modalities_pipeline.data.manifest import Manifest
 from modalities_pipeline.exceptions import CheckpointingError, ConfigError, ConversionError
 from modalities_pipeline.models.gpt2 import GPT2LLM, build_gpt2
 from modalities_pipeline.models.initialization import (

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from modalities_pipeline.data.files import FileExistencePolicy, digest_file
-from modalities_pipeline.data.manifest import Action, Manifest, Policy, decide
+from modalities_pipeline.data.freshness import Action, Policy, decide
+from modalities_pipeline.data.manifest import Manifest
 from modalities_pipeline.exceptions import ConfigError, DatasetFormatError, DatasetNotFoundError, UserError
 from modalities_pipeline.tokenization import saved_tokenizer
 from modalities_pipeline.tokenization.saved_tokenizer import build_saved_tokenizer, build_tokenizer

@@ -7,18 +7,8 @@ from pathlib import Path
 import dagster as dg
 
 from modalities_pipeline.data.files import output_lock
-from modalities_pipeline.data.manifest import (
-    Action,
-    BuildResult,
-    Decision,
-    Manifest,
-    Policy,
-    StageIdentity,
-    decide,
-    digest_of,
-    read_manifest,
-    record,
-)
+from modalities_pipeline.data.freshness import Action, Decision, Policy, decide
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, digest_of, read_manifest, record
 from modalities_pipeline.data.token_statistics import unigram_cross_entropy
 from modalities_pipeline.exceptions import DatasetNotFoundError, TrainingError
 from modalities_pipeline.orchestration import training_report, training_run
