@@ -13,6 +13,7 @@ from modalities_pipeline.data.manifest import (
     Manifest,
     StageIdentity,
     digest_of,
+    is_intact,
     manifest_path,
     produce,
     read_manifest,
