@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_training(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     run = commands.add_parser("run", help="train; start it with torchrun for more than one process")
     run.add_argument("--config_file_path", type=Path, required=True)
-    run.add_argument("--experiments_root_path", type=Path, help="where experiment folders are (default: the config's)")
+    run.add_argument("--experiments_root_path", type=Path, help="where experiment folders are (default: experiments)")
     run.add_argument("--experiment_id", help="name of the experiment folder (default: time and hash of the config)")
     run.add_argument("--resume", action="store_true", help="continue from the newest checkpoint of this experiment")
     run.set_defaults(handler=_run)

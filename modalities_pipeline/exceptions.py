@@ -35,6 +35,10 @@ class OutputExistsError(UserError, FileExistsError):
     """An output is already there and the file existence policy says not to touch it."""
 
 
+class OutputNotWritableError(UserError, OSError):
+    """An output cannot be written: the disk is full, the folder is read-only, a path is too long."""
+
+
 class OutputLockedError(ModalitiesPipelineError):
     """Another run is producing the same output right now."""
 

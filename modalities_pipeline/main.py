@@ -54,7 +54,8 @@ class Main:
         config_path: the YAML file.
         additional_resolver_funs: name -> function of more `${name:argument}` resolvers.
         experiment_id: name of the experiment's folder; made from time and config if not given.
-        experiments_root_path: where experiment folders are; `settings.paths.experiments_root_path` wins over it.
+        experiments_root_path: where experiment folders are (default: `experiments`); what the config says in
+            `settings.paths.experiments_root_path` wins over it.
         overrides: dotted key -> value, set in the config before it is resolved.
         resume: continue from the newest complete checkpoint of this experiment, if there is one.
 
@@ -73,15 +74,16 @@ class Main:
         resume: bool = False,
     ) -> None:
         self.config_path = Path(config_path)
+        document = load_yaml(self.config_path)
         self.experiment_id = (
             experiment_id if experiment_id is not None else get_synced_experiment_id_of_run(config_path)
         )
-        self.experiments_root_path = experiments_root_path
+        self.experiments_root_path = experiments_root_path or _DEFAULT_ROOT
         self._started = time.perf_counter()
 
         def load(overrides: Mapping[str, Any]) -> dict[str, Any]:
             return load_app_config_dict(
-                self.config_path, experiments_root_path, self.experiment_id, additional_resolver_funs, overrides
+                self.config_path, self.experiments_root_path, self.experiment_id, additional_resolver_funs, overrides
             )
 
         self.config_dict = load(overrides or {})
@@ -91,7 +93,7 @@ class Main:
                 print_rank_0(f"Continuing from {checkpoint}.")
                 self.config_dict = load({**(overrides or {}), **overrides_to_resume(self.config_dict, checkpoint)})
         self.registry = Registry()
-        self.component_factory = ComponentFactory(self.registry, self.config_path, load_yaml(self.config_path).position)
+        self.component_factory = ComponentFactory(self.registry, self.config_path, document.position)
 
     def add_custom_component(
         self,
@@ -128,7 +130,7 @@ class Main:
     def run(self, components: TrainingComponentsInstantiationModel) -> None:
         """Train, and leave behind in the experiment folder: the config, metrics.jsonl, checkpoints, result.json."""
         settings = components.settings
-        root = settings.paths.experiments_root_path or self.experiments_root_path or _DEFAULT_ROOT
+        root = settings.paths.experiments_root_path or self.experiments_root_path
         folder = root / settings.experiment_id
         if get_rank() == 0:
             self._prepare_folder(folder, settings.training_progress.num_seen_steps)

@@ -240,3 +240,28 @@ def test_a_target_beyond_the_data_is_refused_before_training(write_config, tmp_p
     completed = _train(write_config(settings__training_target=too_many, **STEP_PROFILES[1]), tmp_path / "root", 1)
     assert completed.returncode == 1
     assert "the training dataset has 2560 tokens (160 samples of 16), num_target_tokens is 2624" in completed.stderr
+
+
+def test_validation_data_too_small_for_a_batch_are_refused_before_training(write_config, tmp_path):
+    """Not at the first evaluation, when the work since the last checkpoint would be lost."""
+    config = write_config(
+        settings__step_profile__local_train_micro_batch_size=16,
+        settings__training_target={"num_target_steps": 10, "num_target_tokens": 2560},
+        lr_scheduler__config__warmup_steps=1,
+    )
+    completed = _train(config, tmp_path / "root", 1)
+    assert completed.returncode == 1
+    assert (
+        "the evaluation data loader 'val' has no batch: its dataset has 8 samples, a batch on all ranks needs 16 "
+        "(1 ranks x 16)" in completed.stderr
+    )
+    assert not (tmp_path / "root").exists()
+
+
+def test_training_data_too_short_for_a_step_are_named(write_config, tmp_path, data_dir):
+    target = load_yaml(REPOSITORY / "configs" / "train_tiny_cpu.yaml").data["settings"]["training_target"]
+    config = write_config(settings__training_target=target, settings__step_profile__local_train_micro_batch_size=200)
+    completed = _train(config, tmp_path / "root", 1)
+    assert completed.returncode == 1
+    assert f"{data_dir / 'train.pbin'} is too short for one step: its 2561 tokens make 160 samples" in completed.stderr
+    assert "warmup_steps" not in completed.stderr

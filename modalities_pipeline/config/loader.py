@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from modalities_pipeline.exceptions import ConfigError
 
@@ -182,6 +180,10 @@ def resolve(
     additional_resolver_funs: Mapping[str, Callable[..., Any]] | None = None,
 ) -> dict[str, Any]:
     """Resolve every `${...}` in `data`, the (perhaps changed) content of `document`; see `load_app_config_dict`."""
+    # Dagster loads this module with the definitions, which need no resolving
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
     modalities_values: dict[str, Any] = {
         "config_file_path": document.path,
         "config_folder_path": document.path.parent,

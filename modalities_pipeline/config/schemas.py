@@ -200,6 +200,25 @@ class TrainingComponentsInstantiationModel(BaseModel):
         logger.warning("%s.", fault)
         return self
 
+    @model_validator(mode="after")
+    def _check_evaluation_data(self) -> "TrainingComponentsInstantiationModel":
+        faults = [
+            f"the evaluation data loader '{loader.dataloader_tag}' has no batch: its dataset has "
+            f"{len(cast(SizedDataset, loader.dataset))} samples, {_batch_needs(loader)}; use more data, or smaller "
+            "batches"
+            for loader in self.eval_dataloaders
+            if len(loader) == 0
+        ]
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+
+def _batch_needs(loader: LLMDataLoader) -> str:
+    batch_size = getattr(loader.batch_sampler, "batch_size", 1)
+    num_ranks = getattr(getattr(loader.batch_sampler, "sampler", None), "num_replicas", 1)
+    return f"a batch on all ranks needs {batch_size * num_ranks} ({num_ranks} ranks x {batch_size})"
+
 
 def training_report(settings: TrainingSettings, components: dict[str, Any]) -> str:
     """A block of text: what will be trained, how far, and what the run looks like."""

@@ -14,7 +14,13 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from modalities_pipeline.exceptions import OutputExistsError, OutputLockedError, UserError
+from modalities_pipeline.exceptions import (
+    ModalitiesPipelineError,
+    OutputExistsError,
+    OutputLockedError,
+    OutputNotWritableError,
+    UserError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -75,11 +81,36 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     The body creates a file or a directory at the temporary path. A directory replaces an older directory only once
     it is complete.
+
+    Raises:
+        OutputNotWritableError: the system refuses to write, for example because the disk is full.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{_TEMPORARY_SUFFIX}")
-    try:
+    with _os_errors_named(path), _replacement(temporary, path):
         yield temporary
+
+
+@contextlib.contextmanager
+def _os_errors_named(path: Path) -> Iterator[None]:
+    """Turn what the system refuses into one message that names the output; the package's own errors pass."""
+    try:
+        yield
+    except ModalitiesPipelineError:
+        raise
+    except OSError as error:
+        if error.errno is None:  # libraries use the class for faults of their own
+            raise
+        place = f" (at {error.filename})" if error.filename else ""
+        raise OutputNotWritableError(
+            f"{path} cannot be written: {os.strerror(error.errno)}{place}. Mend that, then run again."
+        ) from error
+
+
+@contextlib.contextmanager
+def _replacement(temporary: Path, path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
         if temporary.is_dir():
             for file in temporary.rglob("*"):
                 if file.is_file():
@@ -129,10 +160,13 @@ def output_lock(output_path: Path, wait: bool = True) -> Iterator[None]:
 
     Raises:
         OutputLockedError: `wait` is False and another process holds it; the message names the holder.
+        OutputNotWritableError: the system refuses to write there.
     """
-    output_path.parent.mkdir(parents=True, exist_ok=True)
     lock_path = output_path.with_name(f".{output_path.name}.lock")
-    with open(lock_path, "a+") as lock:
+    with _os_errors_named(output_path):
+        output_path.parent.mkdir(parents=True, exist_ok=True)
+        lock = open(lock_path, "a+")  # noqa: SIM115 (closed below)
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -25,6 +25,7 @@ from modalities_pipeline.data.files import (
     output_lock,
     size_in_bytes,
 )
+from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 
 _MANIFEST_VERSION = 1
 
@@ -91,7 +92,7 @@ def read_manifest(output_path: Path) -> Manifest | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return Manifest(**content) if content["manifest_version"] == _MANIFEST_VERSION else None
-    except (FileNotFoundError, json.JSONDecodeError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # ValueError: neither JSON nor UTF-8
         return None
 
 
@@ -108,6 +109,32 @@ def digest_of(path: Path) -> str:
     if manifest is not None and is_intact(path, manifest):
         return manifest.digest
     return _digest(path)
+
+
+def input_digest_of(path: Path, made_by: str | None = None) -> str:
+    """Digest of a file or directory that a stage reads; what has no manifest comes from elsewhere and is hashed.
+
+    Args:
+        path: the input.
+        made_by: name of the asset or stage that makes it, for the messages.
+
+    Raises:
+        DatasetNotFoundError: it does not exist.
+        DatasetFormatError: it has a manifest, but is not what that describes.
+    """
+    if not path.exists():
+        advice = (
+            f"Materialize {made_by} first." if made_by else "Materialize the stage that makes it, or mend the path."
+        )
+        raise DatasetNotFoundError(f"{path} does not exist. {advice}")
+    manifest = read_manifest(path)
+    if manifest is None:
+        return _digest(path)
+    if not is_intact(path, manifest):
+        raise DatasetFormatError(
+            f"{path} is damaged: its bytes differ from its manifest; materialize {made_by or manifest.stage} again."
+        )
+    return manifest.digest
 
 
 def produce(

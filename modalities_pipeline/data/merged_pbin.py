@@ -1,7 +1,7 @@
 """Stage merged_pbin: several `.pbin` files joined into one, documents in order."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from modalities_pipeline.data.files import (
@@ -9,8 +9,13 @@ from modalities_pipeline.data.files import (
     enforce_file_existence_policy,
     refuse_output_among_inputs,
 )
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, digest_of, produce
-from modalities_pipeline.data.packed_inputs import common_token_size, common_tokenizer_details, numbered_inputs
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
+from modalities_pipeline.data.packed_inputs import (
+    common_token_size,
+    common_tokenizer_details,
+    numbered_inputs,
+    tokenizer_inputs,
+)
 from modalities_pipeline.data.pbin import PackedFile, PackedFileWriter
 from modalities_pipeline.exceptions import DatasetNotFoundError, UserError
 
@@ -18,9 +23,9 @@ STAGE = "merged_pbin"
 CODE_VERSION = "1"
 
 
-def identity(input_digests: Sequence[str]) -> StageIdentity:
-    """Identity of the merger of inputs with these digests, in order."""
-    return StageIdentity(STAGE, CODE_VERSION, {}, numbered_inputs(input_digests))
+def identity(input_digests: Sequence[str], tokenizer: Mapping[str, str] | None = None) -> StageIdentity:
+    """Identity of the merger of inputs with these digests, in order; `tokenizer` is their `tokenizer_inputs`."""
+    return StageIdentity(STAGE, CODE_VERSION, {}, {**numbered_inputs(input_digests), **(tokenizer or {})})
 
 
 def build_merged_pbin(
@@ -43,9 +48,14 @@ def build_merged_pbin(
         raise UserError(f"No .pbin file to merge into {target_path} (looked at: {', '.join(map(str, src_paths))}).")
     if enforce_file_existence_policy(target_path, file_existence_policy):
         return None
+    digests = [input_digest_of(path) for path in paths]
     files = [PackedFile(path) for path in paths]
-    digests = [digest_of(path) for path in paths]
-    return produce(identity(digests), target_path, functools.partial(_build, files), file_existence_policy)
+    return produce(
+        identity(digests, tokenizer_inputs(paths)),
+        target_path,
+        functools.partial(_build, files),
+        file_existence_policy,
+    )
 
 
 def _expand(src_paths: Sequence[Path]) -> list[Path]:
@@ -61,7 +71,8 @@ def _expand(src_paths: Sequence[Path]) -> list[Path]:
 
 
 def _build(files: list[PackedFile], output_path: Path) -> BuildResult:
-    token_size, details = common_token_size(files), common_tokenizer_details(files)
+    token_size = common_token_size(files)
+    details = {"token_size_in_bytes": token_size, **common_tokenizer_details([file.path for file in files])}
     with PackedFileWriter(output_path, token_size) as writer:
         for file in files:
             writer.write_file(file)

@@ -1,6 +1,7 @@
 """What several `.pbin` files must have in common to be put into one."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.data.manifest import read_manifest
@@ -39,27 +40,39 @@ def common_token_size(files: Sequence[PackedFile]) -> int:
     return files[0].token_size_in_bytes
 
 
-def common_tokenizer_details(files: Sequence[PackedFile]) -> dict[str, Any]:
+def common_tokenizer_details(paths: Sequence[Path]) -> dict[str, Any]:
     """What the files' manifests say about their tokenizer; files without a manifest have no say.
 
     Raises:
         UserError: two manifests name different tokenizers or end-of-document tokens.
     """
-    common: dict[str, Any] = {"token_size_in_bytes": common_token_size(files)}
+    common: dict[str, Any] = {}
     first = None
-    for file in files:
-        manifest = read_manifest(file.path)
+    for path in paths:
+        manifest = read_manifest(path)
         if manifest is None or "tokenizer_fingerprint" not in manifest.details:
             continue
         details = {name: manifest.details[name] for name in TOKENIZER_DETAILS if name in manifest.details}
         if first is None:
-            first, common = file, details
+            first, common = path, details
         elif details != common:
             raise UserError(
-                f"{first.path} and {file.path} were packed with different tokenizers: "
+                f"{first} and {path} were packed with different tokenizers: "
                 f"{_short(common)} and {_short(details)}. Pack both with the same one."
             )
     return common
+
+
+def tokenizer_inputs(paths: Sequence[Path]) -> dict[str, str]:
+    """`common_tokenizer_details` as inputs of a `StageIdentity`.
+
+    Files packed with different tokenizers may have the same bytes; what reads them passes the details on, so its
+    output changes with them.
+
+    Raises:
+        UserError: two manifests name different tokenizers or end-of-document tokens.
+    """
+    return {name: str(value) for name, value in common_tokenizer_details(paths).items()}
 
 
 def _short(details: dict[str, Any]) -> str:

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.data.files import FileExistencePolicy, digest_file
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, is_intact, produce, read_manifest
+from modalities_pipeline.data.manifest import (
+    BuildResult,
+    Manifest,
+    StageIdentity,
+    input_digest_of,
+    is_intact,
+    produce,
+    read_manifest,
+)
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, UserError
 
 STAGE = "raw_files"
@@ -25,12 +33,14 @@ class RawFile:
         path: absolute path.
         size_in_bytes: size.
         digest: `sha256:<hex>` of the content.
+        modified_at_in_ns: time of change when the digest was taken, None where it is not known.
     """
 
     name: str
     path: Path
     size_in_bytes: int
     digest: str
+    modified_at_in_ns: int | None = None
 
     @property
     def stem(self) -> str:
@@ -116,9 +126,15 @@ def read_raw_files(output_path: Path) -> list[RawFile]:
     """
     if not output_path.is_file():
         raise DatasetNotFoundError(f"{output_path} does not exist. Materialize raw_files first.")
+    input_digest_of(output_path)  # refuses what is damaged
     try:
         entries = json.loads(output_path.read_text("utf-8"))
-        return [RawFile(**{**entry, "path": Path(entry["path"])}) for entry in entries]
+        manifest = read_manifest(output_path)
+        times = manifest.details["modified_at_in_ns"] if manifest is not None else {}
+        return [
+            RawFile(**{**entry, "path": Path(entry["path"]), "modified_at_in_ns": times.get(entry["path"])})
+            for entry in entries
+        ]
     except (ValueError, TypeError, KeyError) as error:
         raise DatasetFormatError(
             f"{output_path} is no list of raw files ({error}). Materialize raw_files again."
@@ -133,4 +149,7 @@ def _known_digests(output_path: Path, manifest: Manifest) -> dict[tuple[str, int
 
 
 def _to_json(file: RawFile) -> dict[str, Any]:
-    return {**dataclasses.asdict(file), "path": str(file.path)}
+    """An entry of the list; the time of change stands in the manifest."""
+    entry = {**dataclasses.asdict(file), "path": str(file.path)}
+    del entry["modified_at_in_ns"]
+    return entry

@@ -17,8 +17,10 @@ from modalities_pipeline.data.files import (
     refuse_output_among_inputs,
 )
 from modalities_pipeline.data.jsonl import default_index_path, write_index
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, digest_of, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
 from modalities_pipeline.data.progress_log import ProgressLog
+from modalities_pipeline.data.raw_files import RawFile
+from modalities_pipeline.data.raw_source import RawSource
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 
 logger = logging.getLogger(__name__)
@@ -40,7 +42,7 @@ def build_raw_index(
     src_path: Path,
     index_path: Path | None = None,
     file_existence_policy: FileExistencePolicy = FileExistencePolicy.ERROR,
-    src_digest: str | None = None,
+    listed: RawFile | None = None,
     drop_faulty_entries: bool = False,
 ) -> Manifest | None:
     """Index the lines of a JSON-lines file; lines end at LF only, blank lines are passed over and counted.
@@ -49,12 +51,13 @@ def build_raw_index(
         src_path: the raw file.
         index_path: the index; default: beside the raw file, with suffix `.idx`.
         file_existence_policy: what to do if the index exists.
-        src_digest: digest of the raw file where it is known already.
+        listed: the raw file's entry in the corpus' list; without one the file is hashed.
         drop_faulty_entries: leave lines that are no JSON out and count them, instead of failing.
 
     Raises:
         DatasetNotFoundError: there is no raw file.
-        DatasetFormatError: the file holds no line, or (unless dropped) a line is not valid JSON in UTF-8.
+        DatasetFormatError: the file holds no line, or (unless dropped) a line is not valid JSON in UTF-8; or the file
+            is not what was listed, or changed while it was read.
         UserError: index and raw file are the same.
         OutputExistsError: the index exists and the policy is ERROR.
     """
@@ -64,15 +67,23 @@ def build_raw_index(
     refuse_output_among_inputs(index_path, [src_path])
     if enforce_file_existence_policy(index_path, file_existence_policy):
         return None
+    source = RawSource(src_path, listed)
     return produce(
-        identity(src_digest or digest_of(src_path), drop_faulty_entries),
+        identity(source.digest, drop_faulty_entries),
         index_path,
-        functools.partial(_build, src_path, drop_faulty_entries),
+        functools.partial(_build, source, drop_faulty_entries),
         file_existence_policy,
     )
 
 
-def _build(src_path: Path, drop_faulty_entries: bool, output_path: Path) -> BuildResult:
+def _build(source: RawSource, drop_faulty_entries: bool, output_path: Path) -> BuildResult:
+    source.check_unchanged()
+    result = _index(source.path, drop_faulty_entries, output_path)
+    source.check_unchanged()
+    return result
+
+
+def _index(src_path: Path, drop_faulty_entries: bool, output_path: Path) -> BuildResult:
     size = src_path.stat().st_size
     if not size and not drop_faulty_entries:
         raise DatasetFormatError(f"{src_path} is empty. Remove it from the corpus, or write documents into it.")

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,13 @@ from modalities_pipeline.data.files import (
     enforce_file_existence_policy,
     refuse_output_among_inputs,
 )
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, digest_of, produce
-from modalities_pipeline.data.packed_inputs import common_token_size, common_tokenizer_details, numbered_inputs
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
+from modalities_pipeline.data.packed_inputs import (
+    common_token_size,
+    common_tokenizer_details,
+    numbered_inputs,
+    tokenizer_inputs,
+)
 from modalities_pipeline.data.pbin import PackedFile, PackedFileWriter
 from modalities_pipeline.exceptions import UserError
 
@@ -23,13 +28,21 @@ CODE_VERSION = "1"
 
 _WRITE_BATCH_IN_DOCUMENTS = 1000
 
+_Places = NDArray[np.int64]  # (number of the file, position of the document), shape (n, 2)
+_Order = Callable[[list[PackedFile], int, int], _Places]
+
 
 def identity(
-    input_digests: Sequence[str], chunk_id: int, num_chunks: int, global_seed: int | None = None
+    input_digests: Sequence[str],
+    chunk_id: int,
+    num_chunks: int,
+    global_seed: int | None = None,
+    shuffle: bool = True,
+    tokenizer: Mapping[str, str] | None = None,
 ) -> StageIdentity:
-    """Identity of one chunk of inputs with these digests, in order."""
-    settings = {"chunk_id": chunk_id, "num_chunks": num_chunks, "global_seed": global_seed}
-    return StageIdentity(STAGE, CODE_VERSION, settings, numbered_inputs(input_digests))
+    """Identity of one chunk of inputs with these digests, in order; `tokenizer` is their `tokenizer_inputs`."""
+    settings = {"chunk_id": chunk_id, "num_chunks": num_chunks, "global_seed": global_seed, "shuffle": shuffle}
+    return StageIdentity(STAGE, CODE_VERSION, settings, {**numbered_inputs(input_digests), **(tokenizer or {})})
 
 
 def calculate_hashed_seed(input_data: list[str], max_seed: int = 2**32 - 1) -> int:
@@ -59,11 +72,13 @@ def build_shuffled_chunk(
     num_chunks: int,
     file_existence_policy: FileExistencePolicy = FileExistencePolicy.ERROR,
     global_seed: int | None = None,
+    shuffle: bool = True,
 ) -> Manifest | None:
     """Cut every input into `num_chunks` shares, join the `chunk_id`-th ones and shuffle their documents.
 
     All chunks together hold every document exactly once. Memory holds the indices of the inputs, not their tokens.
-    Without `global_seed` the order is another one each time.
+    Without `global_seed` the order is another one each time. With `shuffle` False the chunk is a share of the inputs
+    joined one after the other, so that all chunks in order hold the documents in their order.
 
     Raises:
         DatasetNotFoundError, DatasetFormatError: an input is missing or damaged.
@@ -75,37 +90,53 @@ def build_shuffled_chunk(
     refuse_output_among_inputs(output_path, list(file_paths))
     if enforce_file_existence_policy(output_path, file_existence_policy):
         return None
+    digests = [input_digest_of(path) for path in file_paths]
     files = [PackedFile(path) for path in file_paths]
+    order = functools.partial(_shuffled, global_seed=global_seed) if shuffle else _in_order
     return produce(
-        identity([digest_of(path) for path in file_paths], chunk_id, num_chunks, global_seed),
+        identity(digests, chunk_id, num_chunks, global_seed, shuffle, tokenizer_inputs(file_paths)),
         output_path,
-        functools.partial(_build, files, chunk_id, num_chunks, global_seed),
+        functools.partial(_build, files, chunk_id, num_chunks, order),
         file_existence_policy,
     )
 
 
-def _build(
-    files: list[PackedFile], chunk_id: int, num_chunks: int, global_seed: int | None, output_path: Path
-) -> BuildResult:
+def _build(files: list[PackedFile], chunk_id: int, num_chunks: int, order: _Order, output_path: Path) -> BuildResult:
     token_size = common_token_size(files)
-    places = np.concatenate([_places(number, file, chunk_id, num_chunks) for number, file in enumerate(files)])
+    places = order(files, chunk_id, num_chunks)
     if not len(places):
         largest = max(file.num_documents for file in files)
         raise UserError(
             f"Chunk {chunk_id} of {num_chunks} has no documents: the largest of the {len(files)} inputs has {largest}. "
             + (f"Use at most {largest} chunks." if largest else "Pack documents first.")
         )
-    seed = None if global_seed is None else calculate_hashed_seed([str(global_seed), str(chunk_id)])
-    np.random.default_rng(seed).shuffle(places)
     with PackedFileWriter(output_path, token_size) as writer:
         for start in range(0, len(places), _WRITE_BATCH_IN_DOCUMENTS):
             batch = places[start : start + _WRITE_BATCH_IN_DOCUMENTS].tolist()
             writer.write_bytes([files[number].document_bytes(position) for number, position in batch])
     counts: dict[str, int | float] = {"num_documents": writer.num_documents, "num_tokens": writer.num_tokens}
-    return BuildResult(counts, common_tokenizer_details(files))
+    tokenizer = common_tokenizer_details([file.path for file in files])
+    return BuildResult(counts, {"token_size_in_bytes": token_size, **tokenizer})
 
 
-def _places(number: int, file: PackedFile, chunk_id: int, num_chunks: int) -> NDArray[np.int64]:
-    """(number of the file, position of the document) of one file's share, shape (n, 2)."""
-    start, end = chunk_range(num_chunks, file.num_documents, chunk_id)
+def _shuffled(files: list[PackedFile], chunk_id: int, num_chunks: int, global_seed: int | None) -> _Places:
+    """The `chunk_id`-th share of every file, shuffled."""
+    shares = [
+        _places(number, *chunk_range(num_chunks, file.num_documents, chunk_id)) for number, file in enumerate(files)
+    ]
+    places = np.concatenate(shares)
+    seed = None if global_seed is None else calculate_hashed_seed([str(global_seed), str(chunk_id)])
+    np.random.default_rng(seed).shuffle(places)
+    return places
+
+
+def _in_order(files: list[PackedFile], chunk_id: int, num_chunks: int) -> _Places:
+    """The `chunk_id`-th share of all documents of all files, in their order."""
+    places = np.concatenate([_places(number, 0, file.num_documents) for number, file in enumerate(files)])
+    start, end = chunk_range(num_chunks, len(places), chunk_id)
+    return places[start:end]
+
+
+def _places(number: int, start: int, end: int) -> _Places:
+    """Documents `start` to `end` of file `number`."""
     return np.stack([np.full(end - start, number), np.arange(start, end)], axis=1)

@@ -1,7 +1,6 @@
 """Stage tokenized_pack: the documents of one raw file as token ids, each ended by the end-of-document token."""
 
 import collections
-import functools
 import logging
 import os
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, FilePath
+from pydantic import BaseModel, ConfigDict, Field
 
 from modalities_pipeline.data.files import (
     FileExistencePolicy,
@@ -18,10 +17,19 @@ from modalities_pipeline.data.files import (
     refuse_output_among_inputs,
 )
 from modalities_pipeline.data.jsonl import LargeFileLinesReader, default_index_path
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, digest_of, produce, read_manifest
+from modalities_pipeline.data.manifest import (
+    BuildResult,
+    Manifest,
+    StageIdentity,
+    input_digest_of,
+    produce,
+    read_manifest,
+)
 from modalities_pipeline.data.pbin import PackedFileWriter, token_size_for_vocab
 from modalities_pipeline.data.progress_log import ProgressLog
+from modalities_pipeline.data.raw_files import RawFile
 from modalities_pipeline.data.raw_index import STAGE as RAW_INDEX_STAGE
+from modalities_pipeline.data.raw_source import RawSource
 from modalities_pipeline.data.text_extraction import BadDocumentError, TextExtractor
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 from modalities_pipeline.tokenization.saved_tokenizer import tokenizer_details
@@ -49,9 +57,9 @@ class TokenizedPackSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    src_path: FilePath
+    src_path: Path
     dst_path: Path
-    index_path: FilePath | None = None
+    index_path: Path | None = None
     jq_pattern: str
     eod_token: str
     num_cpus: _PositiveInt = Field(default_factory=lambda: os.cpu_count() or 1)
@@ -79,22 +87,25 @@ def build_tokenized_pack(
     settings: TokenizedPackSettings,
     tokenizer: TokenizerWrapper,
     file_existence_policy: FileExistencePolicy = FileExistencePolicy.ERROR,
-    src_digest: str | None = None,
+    listed: RawFile | None = None,
     index_digest: str | None = None,
 ) -> Manifest | None:
     """Tokenize the documents of a raw file, in the order of its index, into a `.pbin` file.
 
     Each document ends with exactly one end-of-document token. The number of bytes per token follows from the size of
-    the vocabulary. Digests of the inputs may be passed where they are known already.
+    the vocabulary. `listed`, the raw file's entry in the corpus' list, and the digest of the index may be passed where
+    they are known already.
 
     Raises:
-        DatasetNotFoundError: the index does not exist.
-        DatasetFormatError: the index is damaged or older than the raw file, or (unless `on_bad_sample` is "skip") a
-            document has no text.
+        DatasetNotFoundError: the raw file or its index does not exist.
+        DatasetFormatError: the index is damaged or older than the raw file, the raw file is not what was listed or
+            changed while it was read, a document has no text (unless `on_bad_sample` is "skip"), or all have none.
         UserError: the end-of-document token is not in the vocabulary, or the output is an input.
         OutputExistsError: the output exists and the policy is ERROR.
     """
     index_path = default_index_path(settings.src_path, settings.index_path)
+    if not settings.src_path.is_file():
+        raise DatasetNotFoundError(f"{settings.src_path} does not exist or is not a file.")
     if not index_path.is_file():
         raise DatasetNotFoundError(f"{index_path} does not exist. Create the raw index of {settings.src_path} first.")
     refuse_output_among_inputs(settings.dst_path, [settings.src_path, index_path])
@@ -102,20 +113,29 @@ def build_tokenized_pack(
     extractor = TextExtractor(settings.jq_pattern)
     if enforce_file_existence_policy(settings.dst_path, file_existence_policy):
         return None
-    src_digest = src_digest or digest_of(settings.src_path)
-    _refuse_stale_index(settings.src_path, src_digest, index_path)
+    source = RawSource(settings.src_path, listed)
+    index_digest = index_digest or input_digest_of(index_path)
+    source.check_unchanged()
+    _refuse_stale_index(settings.src_path, source.digest, index_path)
     packer = _Packer(settings, tokenizer, details, extractor)
+
+    def build(output_path: Path) -> BuildResult:
+        source.check_unchanged()
+        result = packer.pack(index_path, output_path)
+        source.check_unchanged()
+        return result
+
     return produce(
         identity(
-            src_digest,
-            index_digest or digest_of(index_path),
+            source.digest,
+            index_digest,
             details["tokenizer_fingerprint"],
             settings.jq_pattern,
             settings.eod_token,
             settings.on_bad_sample,
         ),
         settings.dst_path,
-        functools.partial(packer.pack, index_path),
+        build,
         file_existence_policy,
     )
 
@@ -175,7 +195,16 @@ class _Packer:
         }
         if counts["num_documents"] + counts["num_skipped"] != total:
             raise RuntimeError(f"{output_path}: documents were lost while packing: {counts}.")
+        if not writer.num_documents:
+            raise DatasetFormatError(
+                f"{self._settings.src_path} has no documents"
+                + (f": all {total} lines were left out ({self._reasons()})" if total else "")
+                + ". Remove it from the corpus, or write documents into it."
+            )
         return BuildResult(counts, self._details(token_size))
+
+    def _reasons(self) -> str:
+        return ", ".join(f"{reason}: {number}" for reason, number in self._num_skipped.items() if number)
 
     def _details(self, token_size: int) -> dict[str, Any]:
         return {

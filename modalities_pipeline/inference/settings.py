@@ -15,7 +15,7 @@ class GenerationSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     prompts: Annotated[list[str], Field(min_length=1)]
-    max_new_tokens: Annotated[int, Field(ge=1)] = 64
+    max_new_tokens: Annotated[int, Field(strict=True, ge=1)] = 64
     temperature: Annotated[FiniteFloat, Field(ge=0.0)] = 0.8
-    top_k: Annotated[int, Field(ge=1)] | None = None
-    seed: int = 0
+    top_k: Annotated[int, Field(strict=True, ge=1)] | None = None
+    seed: Annotated[int, Field(strict=True)] = 0

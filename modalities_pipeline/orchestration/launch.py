@@ -1,7 +1,5 @@
 """Starts torchrun under the supervisor, follows its metrics, and ends it whatever happens."""
 
-import contextlib
-import json
 import multiprocessing
 import os
 import re
@@ -10,10 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 from modalities_pipeline.exceptions import TrainingError
+from modalities_pipeline.orchestration.metrics_file import MetricsLine, NewLines
 from modalities_pipeline.orchestration.spec import LauncherSpec
 from modalities_pipeline.orchestration.supervise import EXIT_CODE_TIMEOUT, kill_descendants
 from modalities_pipeline.orchestration.training_run import TrainingRun
@@ -23,8 +20,6 @@ _SUPERVISOR_EXTRA_TIME_IN_S = 15.0  # for the sweep that follows the grace time
 _NUM_TAIL_LINES = 20
 _ERROR_PREFIX = "Error: "  # of the command line's messages, which may have several lines,
 _LOG_LINE = re.compile(r"Traceback |[DIWEF]\d{4} |\d{4}-\d\d-\d\d |\[")  # which end where something is logged
-
-MetricsLine = dict[str, Any]
 
 
 class TrainingProcessError(TrainingError):
@@ -61,7 +56,7 @@ def train(run: TrainingRun, launcher: LauncherSpec, command: list[str]) -> Itera
         TrainingError: the parent of this process died.
     """
     started_by = os.getppid()
-    metrics = _NewLines(run.metrics_path)
+    metrics = NewLines(run.metrics_path)
     log_start = run.log_path.stat().st_size if run.log_path.exists() else 0
     process = _start(run, launcher, command)
     try:
@@ -152,35 +147,3 @@ def _error_messages(lines: list[str]) -> list[str]:
         elif is_inside:
             messages[-1].append(line)
     return list(dict.fromkeys("\n".join(message) for message in messages))
-
-
-class _NewLines:
-    """Reads the complete JSON lines that are appended to a file from now on."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = path.stat().st_size if path.exists() else 0
-
-    def read(self) -> Iterator[MetricsLine]:
-        if not self._path.exists():
-            return
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            content = file.read()
-        complete = content[: content.rfind(b"\n") + 1]
-        self._offset += len(complete)
-        for line in complete.splitlines():
-            with contextlib.suppress(json.JSONDecodeError):
-                yield json.loads(line)
-
-
-def read_metrics(path: Path) -> list[MetricsLine]:
-    """All lines of a metrics file; after a resume the last line of a step counts."""
-    if not path.exists():
-        return []
-    newest: dict[tuple[str, int], MetricsLine] = {}
-    for line in path.read_bytes().splitlines():
-        with contextlib.suppress(json.JSONDecodeError):
-            entry = json.loads(line)
-            newest[entry["dataloader_tag"], entry["num_train_steps_done"]] = entry
-    return sorted(newest.values(), key=lambda entry: entry["num_train_steps_done"])

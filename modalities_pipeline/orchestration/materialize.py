@@ -17,7 +17,7 @@ import dagster as dg
 from modalities_pipeline.data.files import FileExistencePolicy, digest_strings, output_lock, size_in_bytes
 from modalities_pipeline.data.freshness import Action, Policy, decide
 from modalities_pipeline.data.manifest import Manifest, StageIdentity, digest_of, read_manifest
-from modalities_pipeline.exceptions import UserError
+from modalities_pipeline.exceptions import ModalitiesPipelineError, UserError
 from modalities_pipeline.orchestration.spec import PolicyName
 
 POLICY_TAG = "modalities_pipeline/policy"
@@ -75,11 +75,14 @@ class Outcome:
 
 @contextlib.contextmanager
 def user_errors_as_failures() -> Iterator[None]:
-    """Let a step fail with a `UserError`'s message alone, and never retry it. Serves as a decorator too."""
+    """Let a step fail with the message alone of an error raised on purpose. Serves as a decorator too.
+
+    A `UserError` is never retried: nothing would have changed.
+    """
     try:
         yield
-    except UserError as error:
-        raise dg.Failure(description=str(error), allow_retries=False) from None
+    except ModalitiesPipelineError as error:
+        raise dg.Failure(description=str(error), allow_retries=not isinstance(error, UserError)) from None
 
 
 def code_version(identity: StageIdentity) -> str:

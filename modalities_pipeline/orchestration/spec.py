@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from modalities_pipeline.config.errors import describe_fault, describe_validation_error, suggestion
 from modalities_pipeline.config.loader import KeyPath, YamlDocument, load_yaml
@@ -19,9 +19,13 @@ from modalities_pipeline.orchestration.layout import Layout
 SPEC_ENVIRONMENT_VARIABLE = "MODALITIES_PIPELINE_CONFIG"
 DEFAULT_SPEC_PATH = Path("configs") / "pipeline.yaml"
 
-RESERVED_NAMES = frozenset({"raw_documents", "tokenizer", "locks"})
+# folders of the output folder, and the group of the first assets
+RESERVED_NAMES = frozenset({"raw_documents", "tokenizer", "locks", "sources"})
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
+Integer = Annotated[int, Field(strict=True)]  # neither true nor "3" nor 2.0
+PositiveInteger = Annotated[int, Field(strict=True, ge=1)]
+Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 PolicyName = Literal["auto", "error", "skip", "override"]
 Fault = tuple[KeyPath, str]  # where in the spec, and what is wrong there
 
@@ -41,12 +45,13 @@ class DocumentsSpec(SpecModel):
 class CorpusSpec(SpecModel):
     """Text that is packed into one file of tokens."""
 
-    files: list[str] | None = Field(default=None, min_length=1)  # JSONL files: paths or globs
+    # JSONL files: paths or globs, relative to the spec's folder
+    files: list[str] | None = Field(default=None, min_length=1)
     documents: DocumentsSpec | None = None
     jq_pattern: str = ".text"
     on_bad_sample: Literal["error", "skip"] = "error"
-    num_chunks: PositiveInt = 2
-    seed: int | None = 42  # of the shuffle; null keeps the documents' order
+    num_chunks: PositiveInteger = 2
+    seed: Integer | None = 42  # of the shuffle; null keeps the documents' order
 
     @model_validator(mode="after")
     def _has_one_source(self) -> "CorpusSpec":
@@ -59,7 +64,7 @@ class TokenizerTrainingSpec(SpecModel):
     """A byte-level BPE that is trained on the raw files of one corpus."""
 
     corpus: str
-    vocab_size: PositiveInt
+    vocab_size: PositiveInteger
 
 
 class TokenizerSpec(SpecModel):
@@ -79,11 +84,11 @@ class TokenizerSpec(SpecModel):
 class LauncherSpec(SpecModel):
     """How torchrun is started on this machine; only `num_processes` changes the result."""
 
-    num_processes: PositiveInt = 2
-    num_threads_per_process: PositiveInt = 1
-    grace_in_s: PositiveFloat = 30.0  # between SIGTERM and SIGKILL when a run is stopped
-    timeout_in_s: PositiveFloat | None = None
-    max_retries: Annotated[int, Field(ge=0)] = 1  # after a lost process, from the newest checkpoint
+    num_processes: PositiveInteger = 2
+    num_threads_per_process: PositiveInteger = 1
+    grace_in_s: Seconds = 30.0  # between SIGTERM and SIGKILL when a run is stopped
+    timeout_in_s: Seconds | None = None
+    max_retries: Annotated[int, Field(strict=True, ge=0)] = 1  # after a lost process, from the newest checkpoint
 
 
 class HFModelSpec(SpecModel):
@@ -105,13 +110,20 @@ class ExperimentSpec(SpecModel):
 
 
 class PipelineSpec(SpecModel):
-    """The whole pipeline, with absolute paths."""
+    """The whole pipeline, with absolute paths (but for the corpora's files, relative to `base_dir`)."""
 
     output_dir: Path
     policy: PolicyName = "auto"
     corpora: dict[Name, CorpusSpec] = Field(min_length=1)
     tokenizer: TokenizerSpec
     experiments: dict[Name, ExperimentSpec] = {}
+
+    _base_dir: Path = PrivateAttr(default_factory=Path.cwd)
+
+    @property
+    def base_dir(self) -> Path:
+        """Folder of the spec's file; kept apart from the globs, because its name may hold `[`, `*` or `?`."""
+        return self._base_dir
 
     @property
     def layout(self) -> Layout:
@@ -132,6 +144,7 @@ def load_pipeline_spec(path: Path | None = None) -> PipelineSpec:
     spec: PipelineSpec | None = None
     try:
         spec = PipelineSpec.model_validate(_with_absolute_paths(data, path.parent))
+        spec._base_dir = path.parent
     except ValidationError as error:
         faults = [*describe_validation_error(error, path, document.position, model=PipelineSpec), *faults]
     if faults or spec is None:
@@ -165,9 +178,10 @@ def _with_absolute_paths(data: Mapping[str, Any], base_dir: Path) -> dict[str, A
     result = dict(data)
     if isinstance(data.get("output_dir"), str):
         result["output_dir"] = (base_dir / data["output_dir"]).resolve()
-    for section, key in (("corpora", "files"), ("experiments", "training_config")):
-        if isinstance(data.get(section), Mapping):
-            result[section] = {name: _with_absolute(entry, key, base_dir) for name, entry in data[section].items()}
+    if isinstance(data.get("experiments"), Mapping):
+        result["experiments"] = {
+            name: _with_absolute_config(entry, base_dir) for name, entry in data["experiments"].items()
+        }
     component = _section(_section(data, "tokenizer"), "component")
     config = _section(component, "config")
     if config:
@@ -180,15 +194,10 @@ def _with_absolute_paths(data: Mapping[str, Any], base_dir: Path) -> dict[str, A
     return result
 
 
-def _with_absolute(entry: Any, key: str, base_dir: Path) -> Any:
-    """An entry whose `key` holds a path, or a list of paths, with these made absolute."""
-    match _as_mapping(entry).get(key):
-        case str() as path:
-            return {**entry, key: str(base_dir / path)}
-        case list() as paths:
-            return {**entry, key: [str(base_dir / path) if isinstance(path, str) else path for path in paths]}
-        case _:
-            return entry
+def _with_absolute_config(experiment: Any, base_dir: Path) -> Any:
+    """An experiment with the path of its training config made absolute."""
+    config = _as_mapping(experiment).get("training_config")
+    return {**experiment, "training_config": str(base_dir / config)} if isinstance(config, str) else experiment
 
 
 def _faults_between_sections(data: Mapping[str, Any], path: Path, document: YamlDocument) -> Iterator[str]:

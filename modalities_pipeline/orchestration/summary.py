@@ -8,9 +8,11 @@ from modalities_pipeline.data.manifest import Manifest, manifest_path, read_mani
 from modalities_pipeline.data.raw_files import read_raw_files
 from modalities_pipeline.inference.samples import MARKDOWN_FILE_NAME, read_generated_text
 from modalities_pipeline.orchestration.spec import PipelineSpec, load_pipeline_spec
+from modalities_pipeline.orchestration.training_result import evaluation_losses_of, train_loss_of
 from modalities_pipeline.orchestration.training_run import TrainingRun, current_run
 
 _SAMPLE_LENGTH = 300
+_OUT_OF_DATE = " (out of date: made from an older checkpoint)"
 
 
 def main(since: int | None = None) -> int:
@@ -85,23 +87,33 @@ def _experiment_lines(spec: PipelineSpec, name: str) -> Iterator[str]:
         return
     yield f"\nExperiment {name}"
     yield from _training_lines(run, manifest)
-    yield f"  Hugging Face model   {spec.layout.hf_model(name)}"
-    yield f"  generated text       {spec.layout.generated_text(name) / MARKDOWN_FILE_NAME}"
-    if read_manifest(spec.layout.generated_text(name)) is not None:
+    yield from _model_lines(spec, name, manifest)
+
+
+def _model_lines(spec: PipelineSpec, name: str, checkpoint: Manifest) -> Iterator[str]:
+    """Where model and text are; either may be missing, or have been made from what is no longer current."""
+    model, text = (read_manifest(path) for path in (spec.layout.hf_model(name), spec.layout.generated_text(name)))
+    is_model_stale = model is not None and model.inputs.get("checkpoint") != checkpoint.digest
+    is_text_stale = is_model_stale or model is None or (text and text.inputs.get("hf_model") != model.digest)
+    if model is not None:
+        yield f"  Hugging Face model   {spec.layout.hf_model(name)}{_OUT_OF_DATE if is_model_stale else ''}"
+    if text is not None:
+        path = spec.layout.generated_text(name) / MARKDOWN_FILE_NAME
+        yield f"  generated text       {path}{_OUT_OF_DATE if is_text_stale else ''}"
         sample = read_generated_text(spec.layout.generated_text(name))[0]
-        text = " ".join((sample.prompt + sample.continuation).split())
-        yield f'  sample               "{text[:_SAMPLE_LENGTH]}{"..." if len(text) > _SAMPLE_LENGTH else ""}"'
+        words = " ".join((sample.prompt + sample.continuation).split())
+        yield f'  sample               "{words[:_SAMPLE_LENGTH]}{"" if sample.stopped_at_eod else "..."}"'
 
 
 def _training_lines(run: TrainingRun, manifest: Manifest) -> Iterator[str]:
     counts, details = manifest.counts, manifest.details
-    losses = ", ".join(f"{tag} {loss:.3f}" for tag, loss in details["evaluation_losses"].items())
+    losses = ", ".join(f"{tag} {loss:.3f}" for tag, loss in evaluation_losses_of(manifest).items())
     yield f"  trained in           {run.folder}"
     yield (
         f"  model                {counts['num_parameters']:,} parameters, {counts['num_tokens']:,} tokens in "
         f"{counts['num_steps']:,} steps, {counts['num_processes']} processes on {details['device']}"
     )
     yield (
-        f"  loss in nats/token   train {counts['train_loss']:.3f}, {losses} "
+        f"  loss in nats/token   train {train_loss_of(manifest):.3f}, {losses} "
         f"(a unigram model has {details['unigram_cross_entropy']:.3f})"
     )

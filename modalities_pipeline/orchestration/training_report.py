@@ -2,21 +2,23 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 
 from modalities_pipeline.data.manifest import Manifest
 from modalities_pipeline.orchestration import plots
-from modalities_pipeline.orchestration.launch import MetricsLine, read_metrics
-from modalities_pipeline.orchestration.training_run import TrainingResult, TrainingRun
+from modalities_pipeline.orchestration.metrics_file import MetricsLine, read_metrics
+from modalities_pipeline.orchestration.training_result import TrainingResult, evaluation_losses_of, train_loss_of
+from modalities_pipeline.orchestration.training_run import TrainingRun
 
 LOSS_IS_FINITE = "loss_is_finite"
 BETTER_THAN_UNIGRAM = "better_than_unigram"
 
 _FIRST_PAUSE_IN_S = 2.0
 _MAX_POINTS_PER_LINE = 500
+_WATCHED = ("loss", "Loss", "grad norm last", "lr", "tokens/s")  # parts of the names of metrics; the file has all
 
 
 class ObservationThrottle:
@@ -45,15 +47,20 @@ def numbers_of(line: MetricsLine) -> dict[str, float]:
 
 
 def log_line_of(line: MetricsLine) -> str:
-    """A metrics line for people, for example "train, step 40: loss 5.31, lr 0.001"."""
+    """The numbers of a metrics line that people watch, as "train, step 40: train loss avg 5.31, lr mean 0.001"."""
     values = {**line["losses"], **line["metrics"], **line["throughput_metrics"]}
-    numbers = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+    watched = [name for name in values if any(part in name for part in _WATCHED)]
+    numbers = ", ".join(f"{name} {_short(values[name])}" for name in watched)
     return f"{line['dataloader_tag']}, step {line['num_train_steps_done']}: {numbers}"
 
 
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
+
+
 def counts_of(result: TrainingResult) -> dict[str, int | float]:
-    """The numbers of a finished run for its manifest."""
-    return {
+    """The finite numbers of a finished run for its manifest."""
+    counts = {
         "num_steps": result.num_steps,
         "num_tokens": result.num_tokens,
         "num_parameters": result.num_parameters,
@@ -62,6 +69,7 @@ def counts_of(result: TrainingResult) -> dict[str, int | float]:
         **{f"{tag}_loss": loss for tag, loss in result.evaluation_losses.items()},
         "train_tokens_per_s": result.num_tokens / result.duration_in_s if result.duration_in_s else 0.0,
     }
+    return {name: number for name, number in counts.items() if math.isfinite(number)}
 
 
 def describe_run(run: TrainingRun, manifest: Manifest) -> dict[str, Any]:
@@ -96,26 +104,34 @@ def check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
 
 def check_results(manifest: Manifest) -> list[dg.AssetCheckResult]:
     """The results of `check_specs`, from what was recorded of the run."""
-    validation_losses: Mapping[str, float] = manifest.details["evaluation_losses"]
+    validation_losses = evaluation_losses_of(manifest)
     unigram: float = manifest.details["unigram_cross_entropy"]
-    losses = {"train_loss": float(manifest.counts["train_loss"]), **validation_losses}
+    losses = {"train": train_loss_of(manifest), **validation_losses}
+    not_finite = [f"{tag} {loss}" for tag, loss in losses.items() if not math.isfinite(loss)]
     return [
         dg.AssetCheckResult(
             check_name=LOSS_IS_FINITE,
-            passed=all(math.isfinite(loss) for loss in losses.values()),
-            metadata={name: str(loss) for name, loss in losses.items()},
+            passed=not not_finite,
+            description=f"Losses that are not finite: {', '.join(not_finite)}." if not_finite else None,
+            metadata={f"{tag}_loss": str(loss) for tag, loss in losses.items()},
         ),
         dg.AssetCheckResult(
             check_name=BETTER_THAN_UNIGRAM,
-            passed=bool(validation_losses) and max(validation_losses.values()) < unigram,
+            # written so that NaN is not better
+            passed=bool(validation_losses) and all(loss < unigram for loss in validation_losses.values()),
             severity=dg.AssetCheckSeverity.WARN,
             description=None if validation_losses else "The run evaluated nothing.",
             metadata={
-                **{f"{tag}_loss": loss for tag, loss in validation_losses.items()},
+                **{f"{tag}_loss": _displayable(loss) for tag, loss in validation_losses.items()},
                 "unigram_cross_entropy": unigram,
             },
         ),
     ]
+
+
+def _displayable(number: float) -> float | str:
+    """NaN is no JSON, so the UI could not read it as a number."""
+    return number if math.isfinite(number) else str(number)
 
 
 def _losses(lines: Sequence[MetricsLine]) -> dict[str, plots.Series]:

@@ -5,9 +5,11 @@ config gets a new folder, so no run overwrites another; `current.json` names the
 """
 
 import dataclasses
+import glob
 import json
 import re
-from collections.abc import Iterator, Mapping
+import types
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,11 @@ from modalities_pipeline.data.files import atomic_path
 from modalities_pipeline.data.manifest import Manifest, StageIdentity, is_intact, read_manifest
 from modalities_pipeline.exceptions import ConfigError, TrainingError
 from modalities_pipeline.orchestration.spec import ExperimentSpec
+from modalities_pipeline.orchestration.training_result import TrainingResult, read_result
 
 STAGE = "trained_checkpoint"
 CODE_VERSION = "1"
+RESULT_FILE_NAME = "result.json"
 
 _TRAIN_PATH, _VALIDATION_PATH = "train_dataset_path", "validation_dataset_path"
 # what a training config holds that changes no weights, as prefixes of dotted keys and as names of single settings
@@ -29,21 +33,6 @@ _IRRELEVANT_SECTIONS = (
     *("settings.intervals", "settings.paths", "settings.experiment_id", "settings.config_file_path"),
 )
 _IRRELEVANT_NAMES = frozenset({"num_workers", "pin_memory", "prefetch_factor", "persistent_workers"})
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingResult:
-    """What a finished run says of itself; losses in nats per token."""
-
-    checkpoint_folder_path: str
-    num_steps: int
-    num_tokens: int
-    num_parameters: int
-    train_loss: float
-    evaluation_losses: dict[str, float]
-    duration_in_s: float
-    world_size: int
-    device: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,26 +58,30 @@ class TrainingRun:
 
     def result(self) -> TrainingResult | None:
         """What the run wrote when it finished, None if it has not."""
-        try:
-            content = json.loads((self.folder / "result.json").read_text("utf-8"))
-        except FileNotFoundError:
-            return None
-        return TrainingResult(**{field.name: content[field.name] for field in dataclasses.fields(TrainingResult)})
+        return read_result(self.folder / RESULT_FILE_NAME)
 
     def checkpoint_folder(self) -> Path:
-        """The final checkpoint.
+        """The final checkpoint: the one in this folder, which may have been moved or copied, else the one recorded.
 
         Raises:
-            TrainingError: the run has not finished, or its checkpoint is gone.
+            TrainingError: the run has not finished, saved no checkpoint, or its checkpoint is gone.
         """
         result = self.result()
         if result is None:
             raise TrainingError(f"{self.folder} holds no finished training run.")
+        if result.checkpoint_folder_path is None:
+            raise TrainingError(
+                f"The finished run in {self.folder} saved no checkpoint. Let the checkpoint saving strategy of its "
+                "config keep the last one, and delete the folder."
+            )
         recorded = Path(result.checkpoint_folder_path)
-        # the output folder may have been moved since
-        for path in (recorded, *self.folder.rglob(recorded.name)):
+        for path in self.folder.rglob(glob.escape(recorded.name)):
             if path.is_dir():
                 return path
+        # a config may save elsewhere; but a checkpoint in the folder of another run belongs to that one
+        is_of_other_run = any((parent / RESULT_FILE_NAME).exists() for parent in recorded.parents)
+        if recorded.is_dir() and not is_of_other_run:
+            return recorded
         raise TrainingError(f"The checkpoint {recorded} of the finished run in {self.folder} is gone.")
 
     def manifest(self) -> Manifest | None:
@@ -99,15 +92,22 @@ class TrainingRun:
             return None
 
 
-def training_identity(experiment: ExperimentSpec, train_digest: str, validation_digest: str) -> StageIdentity:
-    """What decides a run's weights: the resolved config, the number of processes, the data's digests.
+def training_identity(
+    experiment: ExperimentSpec,
+    train_digest: str,
+    validation_digest: str,
+    tokenizer: Mapping[str, str] = types.MappingProxyType({}),
+) -> StageIdentity:
+    """What decides a run's weights: the resolved config, the number of processes, the data's digests, the tokenizer.
 
-    Paths, intervals of reporting and saving, and how data are loaded are left out.
+    `tokenizer` is what `data.packed_inputs.tokenizer_inputs` says of the data: a config may take the size of the
+    vocabulary from it. Paths, intervals of reporting and saving, and how data are loaded are left out.
 
     Raises:
-        ConfigError: the training config cannot be read or resolved, or does not take its data from the pipeline.
+        ConfigError: the training config cannot be read or resolved, does not take its data from the pipeline, or saves
+            no checkpoint.
     """
-    _check_takes_data_paths(experiment)
+    _check_takes_pipelines_data(experiment, load_yaml(experiment.training_config).data)
     resolved = load_app_config_dict(
         experiment.training_config,
         # names stand for everything that differs between machines
@@ -118,18 +118,29 @@ def training_identity(experiment: ExperimentSpec, train_digest: str, validation_
         },
         overrides=_overrides(experiment, Path("train"), Path("validation")),
     )
+    _check_saves_last_checkpoint(experiment, resolved)
     settings = {key: value for key, value in _flatten(resolved, "") if _changes_weights(key)}
     return StageIdentity(
         STAGE,
         CODE_VERSION,
         {"num_processes": experiment.launcher.num_processes, **settings},
-        {"train": train_digest, "validation": validation_digest},
+        {"train": train_digest, "validation": validation_digest, **tokenizer},
     )
 
 
 def settings_identity(experiment: ExperimentSpec) -> StageIdentity:
-    """The part of `training_identity` that is known before the data are."""
-    return training_identity(experiment, "", "")
+    """The part of `training_identity` that is known before the data are, with `${...}` as written.
+
+    Resolving them takes longer than all else that is done when the definitions are loaded.
+    """
+    data = load_yaml(experiment.training_config).data
+    _check_takes_pipelines_data(experiment, data)
+    written = apply_overrides(data, _overrides(experiment, Path("train"), Path("validation")))
+    _check_saves_last_checkpoint(experiment, written)
+    settings = {key: value for key, value in _flatten(written, "") if _changes_weights(key)}
+    return StageIdentity(
+        STAGE, CODE_VERSION, {"num_processes": experiment.launcher.num_processes, **settings}, inputs={}
+    )
 
 
 def find_complete_run(root: Path, fingerprint: str) -> TrainingRun | None:
@@ -149,12 +160,12 @@ def run_to_train(root: Path, fingerprint: str) -> TrainingRun:
 
 
 def current_run(root: Path) -> TrainingRun | None:
-    """The run that later stages use, None if no run was completed yet."""
+    """The run that later stages use, None if no run was completed yet, or the note of it is damaged."""
     try:
         name = json.loads((root / "current.json").read_text("utf-8"))["run"]
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    return TrainingRun(root / name)
+    return TrainingRun(root / name) if isinstance(name, str) else None
 
 
 def set_current_run(root: Path, run: TrainingRun) -> None:
@@ -194,11 +205,15 @@ def _overrides(experiment: ExperimentSpec, train_path: Path, validation_path: Pa
     }
 
 
-def _check_takes_data_paths(experiment: ExperimentSpec) -> None:
-    data = load_yaml(experiment.training_config).data
+def _check_takes_pipelines_data(experiment: ExperimentSpec, data: Mapping[str, Any]) -> None:
     settings = data.get("settings")
     paths = settings.get("paths") if isinstance(settings, Mapping) else None
     for key in (_TRAIN_PATH, _VALIDATION_PATH):
+        if f"settings.paths.{key}" in experiment.overrides:
+            raise ConfigError(
+                f"The override settings.paths.{key} would have no effect: the pipeline puts the path of its data "
+                "there. Remove it; the experiment's train_corpus and validation_corpus choose the data."
+            )
         if not isinstance(paths, Mapping) or key not in paths:
             raise ConfigError(
                 f"{experiment.training_config}: settings.paths.{key} is missing. The pipeline puts the path of its "
@@ -206,13 +221,28 @@ def _check_takes_data_paths(experiment: ExperimentSpec) -> None:
             )
 
 
+def _check_saves_last_checkpoint(experiment: ExperimentSpec, config: Mapping[str, Any]) -> None:
+    node: Any = config
+    for key in ("checkpoint_saving", "config", "checkpoint_saving_strategy", "config", "k"):
+        node = node.get(key) if isinstance(node, Mapping) else None
+    if node == 0:
+        raise ConfigError(
+            f"{experiment.training_config}: checkpoint_saving.config.checkpoint_saving_strategy.config.k is 0, so no "
+            "checkpoint would be saved, but the pipeline goes on from the last one. Set it to 1 or more, or to -1."
+        )
+
+
 def _flatten(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Leaves of nested mappings by dotted key, so that a change can be named."""
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _flatten(item, f"{prefix}.{key}" if prefix else str(key))
-    else:
+    """Leaves of nested mappings and lists by dotted key, so that a change can be named."""
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    if not value or not items:
         yield prefix, value
+    for key, item in items:
+        yield from _flatten(item, f"{prefix}.{key}" if prefix else str(key))
 
 
 def _changes_weights(key: str) -> bool:

@@ -204,16 +204,22 @@ def get_num_tokens_from_packed_mem_map_dataset_continuous(
     next sample if `reuse_last_target`; else of `sequence_length` tokens.
 
     Raises:
-        ConfigError: the dataset is too short for a single sample.
+        ConfigError: the dataset is too short for a single step.
     """
     with PackedFile(dataset_path) as packed:
         num_tokens = packed.num_tokens
     num_samples = (num_tokens - reuse_last_target) // sequence_length
-    if num_samples < 1:
-        raise ConfigError(f"0 samples of length {sequence_length} in {dataset_path}: it has only {num_tokens} tokens.")
     num_steps = get_num_steps_from_num_samples(
         dp_degree, local_micro_batch_size, num_samples, gradient_accumulation_steps
     )
+    if num_steps < 1:
+        samples_per_step = dp_degree * local_micro_batch_size * gradient_accumulation_steps
+        raise ConfigError(
+            f"{dataset_path} is too short for one step: its {num_tokens} tokens make {max(num_samples, 0)} samples of "
+            f"length {sequence_length}, and a step needs {samples_per_step} ({dp_degree} data parallel ranks x "
+            f"{local_micro_batch_size} samples x {gradient_accumulation_steps} accumulated micro batches), that is "
+            f"{samples_per_step * sequence_length + reuse_last_target} tokens. Use more data, or lower one of these."
+        )
     return get_num_tokens_from_num_steps(
         num_steps, dp_degree, local_micro_batch_size, sequence_length, gradient_accumulation_steps
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, digest_of, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
 from modalities_pipeline.exceptions import UserError
 from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
 
@@ -43,7 +43,7 @@ def identity(component: Mapping[str, Any], eod_token: str) -> StageIdentity:
     inputs = {}
     for key in _PATH_KEYS:
         if key in config and Path(config[key]).exists():
-            inputs[key] = digest_of(Path(config.pop(key)))
+            inputs[key] = input_digest_of(Path(config.pop(key)))
     settings = {"variant_key": component.get("variant_key"), "config": config, "eod_token": eod_token}
     return StageIdentity(STAGE, CODE_VERSION, json.loads(json.dumps(settings)), inputs)
 

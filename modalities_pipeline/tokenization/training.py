@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from modalities_pipeline.data.files import FileExistencePolicy, enforce_file_existence_policy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, digest_of, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
+from modalities_pipeline.data.raw_files import RawFile
+from modalities_pipeline.data.raw_source import RawSource
 from modalities_pipeline.data.text_extraction import BadDocumentError, TextExtractor
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, UserError
 from modalities_pipeline.tokenization.saved_tokenizer import STAGE, tokenizer_details
@@ -30,7 +32,7 @@ def train_tokenizer(
     eod_token: str,
     output_dir: Path,
     file_existence_policy: FileExistencePolicy = FileExistencePolicy.ERROR,
-    input_digests: Mapping[str, str] | None = None,
+    listed: Sequence[RawFile] | None = None,
 ) -> Manifest | None:
     """Train a tokenizer on JSON-lines files and save it as a folder that `AutoTokenizer` loads.
 
@@ -44,11 +46,12 @@ def train_tokenizer(
         eod_token: the end-of-document token.
         output_dir: the folder.
         file_existence_policy: what to do if the folder exists.
-        input_digests: digests of the files by name, where they are known already.
+        listed: the files' entries in the corpus' list, in the same order; without it the files are hashed.
 
     Raises:
         DatasetNotFoundError: a file does not exist.
-        DatasetFormatError: the files hold no text, or too little to find that many tokens in.
+        DatasetFormatError: the files hold no text, or too little to find that many tokens in; or a file is not what was
+            listed, or changed while it was read.
         UserError: the vocabulary is too small, or the end-of-document token is empty.
         OutputExistsError: the folder exists and the policy is ERROR.
     """
@@ -65,10 +68,16 @@ def train_tokenizer(
     texts = _Texts(text_paths, TextExtractor(jq_pattern))
     if enforce_file_existence_policy(output_dir, file_existence_policy):
         return None
+    entries: Sequence[RawFile | None] = [None] * len(text_paths) if listed is None else listed
+    sources = [RawSource(path, entry) for path, entry in zip(text_paths, entries, strict=True)]
 
     def build(temporary: Path) -> BuildResult:
         temporary.mkdir()
+        for source in sources:
+            source.check_unchanged()
         _train(texts, vocab_size, eod_token, temporary)
+        for source in sources:
+            source.check_unchanged()
         counts = {
             "vocab_size": vocab_size,
             "num_documents": texts.num_documents,
@@ -77,7 +86,7 @@ def train_tokenizer(
         }
         return BuildResult(dict(counts), tokenizer_details(PreTrainedHFTokenizer(str(temporary)), eod_token))
 
-    digests = input_digests or {path.name: digest_of(path) for path in text_paths}
+    digests = {source.path.name: source.digest for source in sources}
     return produce(identity(digests, jq_pattern, vocab_size, eod_token), output_dir, build, file_existence_policy)
 
 

@@ -1,5 +1,6 @@
 """Writing files so that they are complete or not there."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -21,7 +22,13 @@ from modalities_pipeline.data.files import (
     refuse_output_among_inputs,
     size_in_bytes,
 )
-from modalities_pipeline.exceptions import OutputExistsError, OutputLockedError, UserError
+from modalities_pipeline.exceptions import (
+    DatasetNotFoundError,
+    OutputExistsError,
+    OutputLockedError,
+    OutputNotWritableError,
+    UserError,
+)
 
 
 def test_the_policy_says_whether_to_stop_and_deletes_nothing(tmp_path: Path) -> None:
@@ -177,3 +184,27 @@ def test_digests_depend_on_names_and_contents_only(tmp_path: Path) -> None:
 def test_lists_of_strings_do_not_collide_by_concatenation() -> None:
     assert digest_strings(["ab", "c"]) != digest_strings(["a", "bc"])
     assert digest_strings([]) != digest_strings([""])
+
+
+def test_what_the_system_refuses_is_one_message_with_the_outputs_path(tmp_path: Path) -> None:
+    def fill_the_disk() -> None:
+        raise OSError(errno.ENOSPC, "whatever")
+
+    words = "out cannot be written: No space left on device"
+    with pytest.raises(OutputNotWritableError, match=words) as caught, atomic_path(tmp_path / "out"):
+        fill_the_disk()
+    assert isinstance(caught.value.__cause__, OSError)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_named_by_the_lock_too(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputNotWritableError, match="out cannot be written: "), output_lock(tmp_path / "file" / "out"):
+        pass
+
+
+def test_errors_with_a_meaning_of_their_own_pass_unchanged(tmp_path: Path) -> None:
+    error = DatasetNotFoundError("an input is missing")
+    with pytest.raises(DatasetNotFoundError) as caught, atomic_path(tmp_path / "out"):
+        raise error
+    assert caught.value is error

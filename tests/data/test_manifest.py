@@ -13,12 +13,13 @@ from modalities_pipeline.data.manifest import (
     Manifest,
     StageIdentity,
     digest_of,
+    input_digest_of,
     is_intact,
     manifest_path,
     produce,
     read_manifest,
 )
-from modalities_pipeline.exceptions import OutputExistsError
+from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, OutputExistsError
 
 IDENTITY = StageIdentity("stage", "1", {"vocab_size": 10}, {"source": "sha256:" + "a" * 64})
 
@@ -117,3 +118,25 @@ def test_digests_come_from_the_manifest_only_while_it_is_true(output: Path) -> N
     assert digest_of(output) == "sha256:recorded"
     output.write_text("other content")
     assert digest_of(output) != "sha256:recorded"
+
+
+def test_an_input_that_differs_from_its_manifest_is_refused(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    produce(StageIdentity("raw_index", "1", {}, {}), output, _build("aaa"), FileExistencePolicy.ERROR)
+    assert input_digest_of(output) == digest_of(output)
+    output.write_text("bbb")
+    with pytest.raises(DatasetFormatError, match=r"out is damaged: its bytes differ .*; materialize raw_index again"):
+        input_digest_of(output)
+
+
+def test_an_input_from_elsewhere_is_hashed_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    (tmp_path / "foreign").write_text("abc")
+    assert input_digest_of(tmp_path / "foreign") == digest_of(tmp_path / "foreign")
+    with pytest.raises(DatasetNotFoundError, match=r"nowhere does not exist\. Materialize train/raw_index first"):
+        input_digest_of(tmp_path / "nowhere", "train/raw_index")
+
+
+def test_a_manifest_that_is_not_utf8_counts_as_none(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("abc")
+    manifest_path(tmp_path / "out").write_bytes(b'{"manifest_version": "\xff"}')
+    assert read_manifest(tmp_path / "out") is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, StageIdentity, digest_of, produce
+from modalities_pipeline.data.manifest import BuildResult, StageIdentity, digest_of, produce, record
 from modalities_pipeline.data.merged_pbin import build_merged_pbin, identity
 from modalities_pipeline.data.pbin import PackedFile
 from modalities_pipeline.data.shuffled_chunks import build_shuffled_chunk
@@ -157,3 +157,20 @@ def test_the_manifest_has_the_published_identity(tmp_path: Path, write_pbin: Cal
     digests = [digest_of(first), digest_of(second)]
     assert manifest.fingerprint == identity(digests).fingerprint
     assert manifest.fingerprint != identity(digests[::-1]).fingerprint
+
+
+def test_another_tokenizer_changes_the_identity_even_if_the_tokens_are_the_same(
+    tmp_path: Path, write_pbin: Callable[..., Path]
+) -> None:
+    source = write_pbin("a.pbin", [[1]])
+    fingerprints = set()
+    for details in ({"eod_token": "<eod>"}, {"eod_token": "<end>"}, {"eod_token": "<end>", "num_token_ids": 9}):
+        result = BuildResult({}, {"tokenizer_fingerprint": "sha256:one", **details})
+        record(StageIdentity("tokenized_pack", "1", {}, {}), source, result, 0.0)
+        merged = build_merged_pbin([source], tmp_path / "x.pbin", FileExistencePolicy.OVERRIDE)
+        chunk = build_shuffled_chunk([source], tmp_path / "y.pbin", 0, 1, FileExistencePolicy.OVERRIDE)
+        assert merged is not None
+        assert chunk is not None
+        assert merged.details["eod_token"] == chunk.details["eod_token"] == details["eod_token"]
+        fingerprints |= {merged.fingerprint, chunk.fingerprint}
+    assert len(fingerprints) == 6

@@ -11,6 +11,7 @@ from modalities_pipeline.data import raw_index
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.jsonl import read_index
 from modalities_pipeline.data.manifest import read_manifest
+from modalities_pipeline.data.raw_files import RawFile
 from modalities_pipeline.data.raw_index import build_raw_index, identity
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, OutputExistsError, UserError
 
@@ -135,7 +136,8 @@ def test_a_missing_raw_file_is_named(tmp_path: Path) -> None:
 
 def test_the_manifest_has_the_published_identity(write_lines: Callable[..., Path]) -> None:
     source = write_lines("a.jsonl", ["1"])
-    build_raw_index(source, src_digest="sha256:known")
+    status = source.stat()
+    build_raw_index(source, listed=RawFile(source.name, source, status.st_size, "sha256:known", status.st_mtime_ns))
     manifest = read_manifest(source.with_suffix(".idx"))
     assert manifest is not None
     assert manifest.fingerprint == identity("sha256:known").fingerprint

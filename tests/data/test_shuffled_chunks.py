@@ -149,3 +149,20 @@ def test_the_manifest_has_the_published_identity(tmp_path: Path, write_pbin: Cal
     assert manifest is not None
     assert manifest.fingerprint == identity([digest_of(source)], 1, 2, 3).fingerprint
     assert manifest.counts == {"num_documents": 1, "num_tokens": 1}
+
+
+@pytest.mark.parametrize("num_chunks", [1, 2, 3])
+def test_chunks_that_are_not_shuffled_hold_the_documents_in_their_order(
+    tmp_path: Path, write_pbin: Callable[..., Path], read_documents: ReadDocuments, num_chunks: int
+) -> None:
+    first, second = [[number] for number in range(7)], [[number] for number in range(7, 12)]
+    sources = [write_pbin("a.pbin", first), write_pbin("b.pbin", second)]
+    documents = []
+    for chunk_id in range(num_chunks):
+        output = tmp_path / f"chunk_{chunk_id}.pbin"
+        manifest = build_shuffled_chunk(sources, output, chunk_id, num_chunks, shuffle=False)
+        assert manifest is not None
+        digests = [digest_of(source) for source in sources]
+        assert manifest.fingerprint != identity(digests, chunk_id, num_chunks).fingerprint
+        documents += read_documents(output)
+    assert documents == first + second

@@ -279,8 +279,6 @@ def test_a_wrong_jq_pattern_is_a_config_error(pack: Pack, vectors: Path, utf8_to
         ({"raw_samples_queue_size": 0}, "raw_samples_queue_size"),
         ({"jq_pattern": None}, "jq_pattern"),
         ({"dst_path": None}, "dst_path"),
-        ({"src_path": "nowhere.jsonl"}, "src_path"),
-        ({"index_path": "nowhere.idx"}, "index_path"),
         ({"on_bad_sample": "ignore"}, "on_bad_sample"),
     ],
 )
@@ -291,6 +289,46 @@ def test_wrong_settings_are_refused(vectors: Path, change: dict[str, Any], locat
     with pytest.raises(ValidationError) as caught:
         TokenizedPackSettings.model_validate({**valid, **change})
     assert [error["loc"] for error in caught.value.errors()] == [(location,)]
+
+
+@pytest.mark.parametrize("key", ["src_path", "index_path"])
+def test_a_missing_input_is_named(vectors: Path, tmp_path: Path, utf8_tokenizer: TokenizerWrapper, key: str) -> None:
+    valid = {"src_path": vectors / "five.jsonl", "index_path": vectors / "five.idx"}
+    settings = TokenizedPackSettings.model_validate(
+        {**valid, "dst_path": tmp_path / "x.pbin", "jq_pattern": ".text", "eod_token": "\n", key: "nowhere"}
+    )
+    with pytest.raises(DatasetNotFoundError, match="nowhere does not exist"):
+        build_tokenized_pack(settings, utf8_tokenizer)
+
+
+@pytest.mark.parametrize("lines", [[], ["", " "], ['{"text": ""}', '{"words": "a"}'], ["{"]])
+def test_a_raw_file_without_any_document_is_refused_even_if_bad_ones_are_skipped(
+    write_lines: Callable[..., Path], tmp_path: Path, utf8_tokenizer: TokenizerWrapper, lines: list[str]
+) -> None:
+    source = write_lines("a.jsonl", lines)
+    build_raw_index(source, drop_faulty_entries=True)
+    settings = TokenizedPackSettings(
+        src_path=source, dst_path=tmp_path / "x.pbin", jq_pattern=".text", eod_token="\n", on_bad_sample="skip"
+    )
+    with pytest.raises(DatasetFormatError, match=r"a\.jsonl (has no documents|is empty)"):
+        build_tokenized_pack(settings, utf8_tokenizer)
+    assert not (tmp_path / "x.pbin").exists()
+
+
+def test_a_raw_file_that_changes_while_it_is_packed_leaves_no_pack(
+    write_lines: Callable[..., Path], tmp_path: Path, make_tokenizer: Callable[..., TokenizerWrapper]
+) -> None:
+    source = write_lines("a.jsonl", ['{"text": "a"}'])
+    build_raw_index(source)
+
+    def to_ids(text: str) -> list[int]:
+        source.write_text('{"text": "b"}\n')
+        return list(text.encode())
+
+    settings = TokenizedPackSettings(src_path=source, dst_path=tmp_path / "x.pbin", jq_pattern=".text", eod_token="\n")
+    with pytest.raises(DatasetFormatError, match=r"a\.jsonl changed while it was read"):
+        build_tokenized_pack(settings, make_tokenizer(to_ids, 256, ("\n", 10)))
+    assert not (tmp_path / "x.pbin").exists()
 
 
 def test_the_manifest_has_the_published_identity(

@@ -18,10 +18,10 @@ STAGES = ["raw_index", "tokenized_pack", "shuffled_chunks", "merged_pbin"]
 SPEC = """\
 output_dir: outputs
 corpora:
-  train: {files: ["data/*.jsonl"], num_chunks: 2, on_bad_sample: ON_BAD_SAMPLE}
+  train: {files: ["data/*.jsonl"], num_chunks: 2, on_bad_sample: ON_BAD_SAMPLE, seed: SEED}
 tokenizer:
   train: {corpus: train, vocab_size: VOCAB_SIZE}
-  eod_token: <eod>
+  eod_token: EOD_TOKEN
 """
 
 
@@ -33,6 +33,8 @@ class Corpus:
         self.outputs = folder / "outputs" / "train"
         self.vocab_size = 300
         self.on_bad_sample = "error"
+        self.eod_token = "<eod>"
+        self.seed = "42"
         self.instance = dg.DagsterInstance.ephemeral()
         (folder / "data").mkdir()
         for name in ("one", "two"):
@@ -45,11 +47,13 @@ class Corpus:
     def file(self, name: str) -> Path:
         return self.folder / "data" / f"{name}.jsonl"
 
-    def materialize(self) -> dg.ExecuteInProcessResult:
+    def materialize(self, *assets: str) -> dg.ExecuteInProcessResult:
         path = self.folder / "pipeline.yaml"
-        path.write_text(SPEC.replace("VOCAB_SIZE", str(self.vocab_size)).replace("ON_BAD_SAMPLE", self.on_bad_sample))
+        text = SPEC.replace("VOCAB_SIZE", str(self.vocab_size)).replace("ON_BAD_SAMPLE", self.on_bad_sample)
+        path.write_text(text.replace("EOD_TOKEN", self.eod_token).replace("SEED", self.seed))
         job = build_definitions(load_pipeline_spec(path)).resolve_implicit_global_asset_job_def()
-        return job.execute_in_process(instance=self.instance, raise_on_error=False)
+        selection = [dg.AssetKey(["train", asset]) for asset in assets] or None
+        return job.execute_in_process(instance=self.instance, raise_on_error=False, asset_selection=selection)
 
     def misses(self) -> dict[str, int]:
         """Materialize all; the number of outputs that each asset built."""
@@ -83,6 +87,72 @@ def test_a_changed_tokenizer_rebuilds_the_pack_and_what_follows_and_nothing_else
     corpus.misses()
     corpus.vocab_size = 280
     assert corpus.misses() == {"tokenizer": 1, **dict(zip(STAGES, (0, 2, 2, 1), strict=True))}
+
+
+def test_a_renamed_end_token_reaches_the_merged_manifest_although_no_token_changes(corpus: Corpus) -> None:
+    corpus.misses()
+    merged_path = corpus.outputs / "merged_pbin" / "merged.pbin"
+    before = merged_path.read_bytes()
+    corpus.eod_token = "<end>"
+    assert corpus.misses() == {"tokenizer": 1, **dict(zip(STAGES, (0, 2, 2, 1), strict=True))}
+    merged = read_manifest(merged_path)
+    assert merged is not None
+    assert merged.details["eod_token"] == "<end>"
+    assert merged_path.read_bytes() == before
+
+
+def test_without_a_seed_the_documents_keep_their_order(corpus: Corpus) -> None:
+    corpus.seed = "null"
+    corpus.misses()
+    documents = []
+    for name in ("one", "two"):
+        with PackedFile(corpus.outputs / "tokenized_pack" / f"{name}.pbin") as pack:
+            documents += [pack.document(position).tolist() for position in range(pack.num_documents)]
+    with PackedFile(corpus.outputs / "merged_pbin" / "merged.pbin") as merged:
+        assert [merged.document(position).tolist() for position in range(merged.num_documents)] == documents
+
+
+@pytest.mark.parametrize(
+    ("output", "made_by", "consumer"),
+    [
+        ("raw_index/two.idx", "train/raw_index", "tokenized_pack"),
+        ("../tokenizer", "tokenizer", "tokenized_pack"),
+        ("tokenized_pack/two.pbin", "train/tokenized_pack", "shuffled_chunks"),
+        ("shuffled_chunks/chunk_1.pbin", "train/shuffled_chunks", "merged_pbin"),
+    ],
+)
+def test_a_damaged_or_missing_input_is_refused_with_the_asset_that_makes_it(
+    corpus: Corpus, output: str, made_by: str, consumer: str
+) -> None:
+    corpus.misses()
+    path = corpus.outputs / output
+    file = path / "tokenizer.json" if path.is_dir() else path
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert f"is damaged: its bytes differ from its manifest; materialize {made_by} again" in failure_of(
+        corpus, consumer
+    )
+    file.unlink()
+    if path != file:
+        (path / "tokenizer_config.json").unlink()
+        path.rmdir()
+    assert f"does not exist. Materialize {made_by} first." in failure_of(corpus, consumer)
+
+
+def test_a_file_changed_since_it_was_listed_does_not_poison_the_index(corpus: Corpus) -> None:
+    corpus.misses()
+    corpus.append("one", "One document more.")
+    (corpus.outputs / "raw_index" / "one.idx").unlink()
+    assert "changed since raw_files listed it; materialize raw_files again" in failure_of(corpus, "raw_index")
+    assert not (corpus.outputs / "raw_index" / "one.idx").exists()
+
+
+def failure_of(corpus: Corpus, asset: str) -> str:
+    """Materialize one asset alone; the message that it fails with."""
+    failure = corpus.materialize(asset).failure_data_for_node(f"train__{asset}")
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    return str(failure.user_failure_data.description)
 
 
 def test_a_file_that_grew_is_indexed_alone(corpus: Corpus) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from modalities_pipeline.orchestration.launch import TrainingProcessError, read_metrics, train, training_command
+from modalities_pipeline.orchestration.launch import TrainingProcessError, train, training_command
+from modalities_pipeline.orchestration.metrics_file import read_metrics
 from modalities_pipeline.orchestration.spec import LauncherSpec
 from modalities_pipeline.orchestration.supervise import living_descendants
 from modalities_pipeline.orchestration.training_run import TrainingRun
@@ -73,6 +74,18 @@ def test_a_users_error_is_shown_alone_and_is_not_retried(run: TrainingRun) -> No
         "x.yaml:4: model: missing",
         f"The whole log: {run.log_path}",
     ]
+
+
+def test_a_step_that_is_not_finite_is_not_retried(run: TrainingRun) -> None:
+    """The command line reports a `TrainingError` as it does a user's error; the same data would end the same way."""
+    code = (
+        "import modalities_pipeline.__main__ as cli; from modalities_pipeline.exceptions import TrainingError as E\n"
+        "def fail(options): raise E('Step 3 is not finite')\n"
+        "cli._summary = fail; raise SystemExit(cli.main(['summary']))"
+    )
+    with pytest.raises(TrainingProcessError, match="Step 3 is not finite") as caught:
+        list(train(run, LAUNCHER, [sys.executable, "-c", code]))
+    assert caught.value.is_user_error
 
 
 def test_a_megabyte_on_stderr_does_not_block_the_command(run: TrainingRun) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce, read_manifest
-from modalities_pipeline.exceptions import UserError
+from modalities_pipeline.exceptions import CheckpointingError, UserError
 from modalities_pipeline.orchestration.materialize import (
     Job,
     PolicyResource,
@@ -211,6 +211,15 @@ def test_a_users_error_fails_a_step_with_its_message_alone_and_without_retries()
         raise UserError("data.jsonl, line 3: no JSON.")
     assert caught.value.description == "data.jsonl, line 3: no JSON."
     assert not caught.value.allow_retries
+
+
+def test_any_error_raised_on_purpose_fails_a_step_with_its_message_alone() -> None:
+    with pytest.raises(dg.Failure) as caught, user_errors_as_failures():
+        raise CheckpointingError("The checkpoint x could not be written: disc full")
+    assert caught.value.description == "The checkpoint x could not be written: disc full"
+    assert caught.value.allow_retries
+    with pytest.raises(ZeroDivisionError), user_errors_as_failures():
+        raise ZeroDivisionError  # a bug keeps its traceback
 
 
 def test_the_code_version_is_that_of_stage_and_settings() -> None:

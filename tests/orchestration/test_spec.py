@@ -1,11 +1,13 @@
 """The pipeline's spec is read with absolute paths, and all of its faults are named at once, with file and line."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from modalities_pipeline.exceptions import ConfigError
+from modalities_pipeline.data.raw_files import find_raw_files
+from modalities_pipeline.exceptions import ConfigError, UserError
 from modalities_pipeline.orchestration.spec import find_spec_path, load_pipeline_spec
 
 REPOSITORY = Path(__file__).parents[2]
@@ -52,7 +54,7 @@ def faults_of(path: Path) -> list[str]:
 def test_relative_paths_are_relative_to_the_specs_folder(write_spec: WriteSpec, tmp_path: Path) -> None:
     spec = load_pipeline_spec(write_spec(SPEC))
     assert spec.output_dir == tmp_path / "outputs"
-    assert spec.corpora["train"].files == [str(tmp_path / "data" / "*.jsonl")]
+    assert spec.base_dir == tmp_path
     assert spec.experiments["tiny"].training_config == tmp_path / "training.yaml"
 
 
@@ -128,3 +130,42 @@ def test_the_shipped_spec_is_valid() -> None:
     spec = load_pipeline_spec(REPOSITORY / "configs" / "pipeline.yaml")
     assert spec.output_dir == REPOSITORY / "outputs"
     assert set(spec.experiments) == {"tiny"}
+
+
+def test_globs_work_below_a_folder_whose_name_looks_like_one(tmp_path: Path) -> None:
+    folder = tmp_path / "run [1]*?"
+    (folder / "data").mkdir(parents=True)
+    (folder / "data" / "a.jsonl").touch()
+    (folder / "training.yaml").write_text("settings: {}\n")
+    (folder / "pipeline.yaml").write_text(SPEC)
+    spec = load_pipeline_spec(folder / "pipeline.yaml")
+    files = spec.corpora["train"].files
+    assert files is not None
+    assert find_raw_files(files, spec.base_dir) == [folder / "data" / "a.jsonl"]
+    with pytest.raises(UserError, match=re.escape(f"'nowhere/*' (looked in {folder})")):
+        find_raw_files(["nowhere/*"], spec.base_dir)
+
+
+@pytest.mark.parametrize(
+    ("entry", "key"),
+    [
+        *((f"num_chunks: {value}", "num_chunks") for value in ("true", '"3"', "2.0", "0")),
+        ("seed: 1.0", "seed"),
+    ],
+)
+def test_whole_numbers_are_written_as_such(write_spec: WriteSpec, entry: str, key: str) -> None:
+    [fault] = faults_of(write_spec(SPEC.replace('["data/*.jsonl"]', f'["data/*.jsonl"], {entry}')))
+    assert fault.startswith(f"pipeline.yaml:3: corpora.train.{key}: ")
+
+
+@pytest.mark.parametrize(
+    "entry", ["grace_in_s: .inf", "timeout_in_s: .nan", "timeout_in_s: true", "num_processes: 2.0"]
+)
+def test_launcher_settings_are_finite_and_strict(write_spec: WriteSpec, entry: str) -> None:
+    [fault] = faults_of(write_spec(f"{SPEC}    launcher: {{{entry}}}\n"))
+    assert f"launcher.{entry.partition(':')[0]}: " in fault
+
+
+def test_the_group_of_the_first_assets_is_a_reserved_name(write_spec: WriteSpec) -> None:
+    [fault] = faults_of(write_spec(SPEC.replace("  tiny:", "  sources:")))
+    assert "experiments.sources: the name is reserved" in fault

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from modalities_pipeline.orchestration.launch import read_metrics
+from modalities_pipeline.orchestration.metrics_file import read_metrics
 from modalities_pipeline.orchestration.supervise import living_descendants
 
 pytestmark = pytest.mark.multi_process

@@ -1,12 +1,16 @@
 """Which training run answers for an experiment, under each policy; the training itself is faked."""
 
+import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+import torch
 
+from modalities_pipeline.batch import EvaluationResultBatch, ResultItem
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, StageIdentity, produce
 from modalities_pipeline.data.pbin import PackedFileWriter
@@ -14,23 +18,44 @@ from modalities_pipeline.inference.settings import GenerationSettings
 from modalities_pipeline.orchestration.assets import trained_checkpoint as asset_module
 from modalities_pipeline.orchestration.materialize import PolicyResource
 from modalities_pipeline.orchestration.spec import CorpusSpec, ExperimentSpec, LauncherSpec, PipelineSpec, TokenizerSpec
+from modalities_pipeline.orchestration.summary import summary_lines
 from modalities_pipeline.orchestration.training_run import TrainingRun, current_run
+from modalities_pipeline.reporting.broker import Message, MessageTypes
+from modalities_pipeline.reporting.to_disc import ToDiscResultSubscriber, read_results
 
 REPOSITORY = Path(__file__).parents[2]
 
-FAKE_TRAINING = """
-import json, pathlib, sys
-folder, loss = pathlib.Path(sys.argv[1]), float(sys.argv[2])
-checkpoint = folder / "checkpoints" / "final"
-checkpoint.mkdir(parents=True)
-(checkpoint / "weights").write_text(folder.name)
-line = {"dataloader_tag": "train", "num_train_steps_done": 1, "losses": {"train loss avg": loss},
-        "metrics": {}, "throughput_metrics": {"lr mean": 0.1}}
-(folder / "metrics.jsonl").write_text(json.dumps(line) + chr(10))
-(folder / "result.json").write_text(json.dumps({
-    "checkpoint_folder_path": str(checkpoint), "num_steps": 1, "num_tokens": 8, "num_parameters": 1,
-    "train_loss": loss, "evaluation_losses": {"val": loss}, "duration_in_s": 1.0, "world_size": 1, "device": "cpu"}))
-"""
+# what a training leaves behind is put into the run's folder by another process, as the real one does
+FAKE_TRAINING = "import shutil, sys; shutil.copytree(sys.argv[1], sys.argv[2], dirs_exist_ok=True)"
+
+
+def finished_run(folder: Path, run: TrainingRun, loss: float) -> Path:
+    """A folder with what training in `run` leaves behind; metrics are written by the program's own writer."""
+    prepared = Path(tempfile.mkdtemp(dir=folder))
+    checkpoint = prepared / "checkpoints" / "final"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "weights").write_text(run.folder.name)
+    writer = ToDiscResultSubscriber(prepared / "metrics.jsonl")
+    item = ResultItem(torch.tensor(loss))
+    for batch in (
+        EvaluationResultBatch("train", 1, {"train loss avg": item}, throughput_metrics={"lr mean": item}),
+        EvaluationResultBatch("val", 1, {"loss": item}),
+    ):
+        writer.consume_message(Message(MessageTypes.EVALUATION_RESULT, batch))
+    train, validation = read_results(prepared / "metrics.jsonl")
+    result = {
+        "checkpoint_folder_path": str(run.folder / "checkpoints" / "final"),
+        "num_steps": 1,
+        "num_tokens": 8,
+        "num_parameters": 1,
+        "train_loss": train["losses"]["train loss avg"],
+        "evaluation_losses": {"val": validation["losses"]["loss"]},
+        "duration_in_s": 1.0,
+        "world_size": 1,
+        "device": "cpu",
+    }
+    (prepared / "result.json").write_text(json.dumps(result, allow_nan=False))
+    return prepared
 
 
 class Experiment:
@@ -43,8 +68,16 @@ class Experiment:
         self.instance = dg.DagsterInstance.ephemeral()
         self.root = self.spec().layout.trained_checkpoint("tiny")
         for corpus in ("train", "validation"):
-            path = self.spec().layout.merged_pbin(corpus)
-            produce(StageIdentity("merged_pbin", "1", {}, {"x": corpus}), path, _pack, FileExistencePolicy.ERROR)
+            self.pack(corpus)
+
+    def pack(self, corpus: str, **details: Any) -> None:
+        def build(path: Path) -> BuildResult:
+            with PackedFileWriter(path, 1) as writer:
+                writer.write_document([1, 2, 3, 1, 2, 0])
+            return BuildResult(details={"num_token_ids": 4, "tokenizer_fingerprint": "one", **details})
+
+        path = self.spec().layout.merged_pbin(corpus)
+        produce(StageIdentity("merged_pbin", "1", {}, {"x": corpus}), path, build, FileExistencePolicy.OVERRIDE)
 
     def spec(self) -> PipelineSpec:
         files = CorpusSpec(files=["none.jsonl"])
@@ -81,18 +114,13 @@ class Experiment:
         return run.folder.name
 
 
-def _pack(path: Path) -> BuildResult:
-    with PackedFileWriter(path, 1) as writer:
-        writer.write_document([1, 2, 3, 1, 2, 0])
-    return BuildResult(details={"num_token_ids": 4})
-
-
 @pytest.fixture
 def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     experiment = Experiment(tmp_path)
 
     def fake_command(run: TrainingRun, launcher: LauncherSpec) -> list[str]:
-        return [sys.executable, "-c", FAKE_TRAINING, str(run.folder), str(experiment.loss)]
+        prepared = finished_run(tmp_path, run, experiment.loss)
+        return [sys.executable, "-c", FAKE_TRAINING, str(prepared), str(run.folder)]
 
     monkeypatch.setattr(asset_module, "training_command", fake_command)
     return experiment
@@ -163,7 +191,10 @@ def test_policy_override_trains_again_beside_the_old_run(experiment: Experiment)
 )
 def test_the_loss_is_checked(experiment: Experiment, loss: str, is_finite: bool, is_better: bool) -> None:
     experiment.loss = float(loss)
-    checks = checks_of(experiment.materialize())
+    result = experiment.materialize()
+    [event] = result.asset_materializations_for_node("tiny__trained_checkpoint")
+    assert "loss_curve" in event.metadata
+    checks = checks_of(result)
     assert checks == {"up_to_date": True, "loss_is_finite": is_finite, "better_than_unigram": is_better}
 
 
@@ -184,8 +215,7 @@ def test_a_failed_training_is_explained_and_the_current_run_stays(
     monkeypatch.setattr(asset_module, "training_command", lambda run, launcher: [sys.executable, "-c", code])
     result = experiment.materialize()
     assert not result.success
-    failure: Any = result.failure_data_for_node("tiny__trained_checkpoint")
-    assert words in (failure.user_failure_data.description if failure.user_failure_data else failure.error.to_string())
+    assert words in failure_of(result)
     assert experiment.current() == first
 
 
@@ -195,3 +225,49 @@ def test_missing_data_are_named(experiment: Experiment) -> None:
     result = experiment.materialize()
     assert not result.success
     assert f"{path} does not exist. Materialize validation/merged_pbin first." in failure_of(result)
+
+
+def test_damaged_data_are_refused(experiment: Experiment) -> None:
+    path = experiment.spec().layout.merged_pbin("train")
+    path.write_bytes(path.read_bytes()[:-1])
+    result = experiment.materialize()
+    assert not result.success
+    assert "materialize train/merged_pbin again" in failure_of(result)
+
+
+def test_another_tokenizer_trains_again_even_if_the_tokens_are_the_same(experiment: Experiment) -> None:
+    experiment.materialize()
+    first = experiment.current()
+    for corpus in ("train", "validation"):
+        experiment.pack(corpus, tokenizer_fingerprint="other")
+    experiment.materialize()
+    assert experiment.runs() == {first, experiment.current()}
+    assert experiment.current() != first
+
+
+def test_a_damaged_result_is_made_again(experiment: Experiment) -> None:
+    experiment.materialize()
+    [name] = experiment.runs()
+    (experiment.root / name / "result.json").write_text('{"checkpoint_folder')
+    (experiment.root / "current.json").write_text("")
+    assert experiment.materialize().success
+    assert experiment.current() == name
+
+
+def test_a_run_without_checkpoint_says_so(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_checkpoint(run: TrainingRun, launcher: LauncherSpec) -> list[str]:
+        prepared = finished_run(experiment.folder, run, 0.5)
+        result = json.loads((prepared / "result.json").read_text()) | {"checkpoint_folder_path": None}
+        (prepared / "result.json").write_text(json.dumps(result))
+        return [sys.executable, "-c", FAKE_TRAINING, str(prepared), str(run.folder)]
+
+    monkeypatch.setattr(asset_module, "training_command", without_checkpoint)
+    result = experiment.materialize()
+    assert not result.success
+    assert "saved no checkpoint" in failure_of(result)
+
+
+def test_the_summary_shows_a_loss_that_is_not_finite(experiment: Experiment) -> None:
+    experiment.loss = float("inf")
+    experiment.materialize()
+    assert "train nan, val nan (a unigram model has" in "\n".join(summary_lines(experiment.spec()))

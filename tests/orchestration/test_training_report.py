@@ -11,9 +11,11 @@ from modalities_pipeline.orchestration import training_report
 from modalities_pipeline.orchestration.training_report import (
     ObservationThrottle,
     check_results,
+    counts_of,
     log_line_of,
     numbers_of,
 )
+from modalities_pipeline.orchestration.training_result import TrainingResult
 
 LINE = {
     "dataloader_tag": "train",
@@ -28,8 +30,10 @@ def test_observations_hold_the_finite_numbers_by_loader_and_name() -> None:
     assert numbers_of(LINE) == {"train/step": 40.0, "train/train loss avg": 5.3125, "train/lr mean": 0.001}
 
 
-def test_the_log_line_shows_every_number() -> None:
-    assert log_line_of(LINE) == "train, step 40: train loss avg 5.312, grad norm avg nan, lr mean 0.001"
+def test_the_log_line_shows_the_numbers_that_people_watch_in_short() -> None:
+    more = {"throughput_metrics": {"train tokens/s": 7213.4, "lr mean": 0.001, "train mfu (16-bit)": -1.0}}
+    expected = "train, step 40: train loss avg 5.312, train tokens/s 7,213, lr mean 0.001"
+    assert log_line_of(LINE | more) == expected
 
 
 def test_observations_become_seldom_in_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +47,33 @@ def test_observations_become_seldom_in_a_long_run(monkeypatch: pytest.MonkeyPatc
     assert 100 < allowed < 1000
 
 
-def manifest(train_loss: float, evaluation_losses: dict[str, float]) -> Manifest:
+def result_of(train_loss: float) -> TrainingResult:
+    return TrainingResult(
+        checkpoint_folder_path="x",
+        num_steps=2,
+        num_tokens=8,
+        num_parameters=1,
+        train_loss=train_loss,
+        evaluation_losses={"val": math.nan},
+        duration_in_s=2.0,
+        world_size=1,
+        device="cpu",
+    )
+
+
+def test_the_manifest_counts_only_numbers_that_json_can_hold() -> None:
+    assert counts_of(result_of(1.5)) == {
+        "num_steps": 2,
+        "num_tokens": 8,
+        "num_parameters": 1,
+        "num_processes": 1,
+        "train_loss": 1.5,
+        "train_tokens_per_s": 4.0,
+    }
+    assert "train_loss" not in counts_of(result_of(math.inf))
+
+
+def manifest(train_loss: float | None, evaluation_losses: dict[str, float | None]) -> Manifest:
     details = {"evaluation_losses": evaluation_losses, "unigram_cross_entropy": 6.0}
     fields: dict[str, Any] = dict.fromkeys(
         ("stage", "code_version", "fingerprint", "digest", "created_at", "python_version", "package_version"), ""
@@ -54,7 +84,7 @@ def manifest(train_loss: float, evaluation_losses: dict[str, float]) -> Manifest
         inputs={},
         size_in_bytes=0,
         modified_at_in_ns=0,
-        counts={"train_loss": train_loss},
+        counts={} if train_loss is None else {"train_loss": train_loss},
         details=details,
         duration_in_s=1.0,
     )
@@ -67,15 +97,17 @@ def manifest(train_loss: float, evaluation_losses: dict[str, float]) -> Manifest
         (5.0, {"val": 6.1}, True, False),
         (5.0, {"val": 5.0, "other": 6.1}, True, False),
         (5.0, {}, True, False),
-        (math.nan, {"val": 5.0}, False, True),
-        (5.0, {"val": math.inf}, False, False),
+        (None, {"val": 5.0}, False, True),
+        (5.0, {"val": None}, False, False),
+        (5.0, {"val": None, "other": 5.0}, False, False),
     ],
 )
 def test_the_checks_compare_with_the_unigram_model(
-    train_loss: float, evaluation_losses: dict[str, float], is_finite: bool, is_better: bool
+    train_loss: float | None, evaluation_losses: dict[str, float | None], is_finite: bool, is_better: bool
 ) -> None:
     finite, better = check_results(manifest(train_loss, evaluation_losses))
     assert (finite.passed, better.passed) == (is_finite, is_better)
+    assert is_finite or " nan" in str(finite.description)  # says which loss it is
     assert better.severity is dg.AssetCheckSeverity.WARN
     assert better.metadata["unigram_cross_entropy"].value == 6.0
     specs = {spec.name: spec for spec in training_report.check_specs(dg.AssetKey("checkpoint"))}

@@ -1,6 +1,8 @@
 """A run's folder is named by what decides its weights, and nothing else."""
 
 import json
+import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from modalities_pipeline.orchestration.training_run import (
     find_complete_run,
     run_to_train,
     set_current_run,
+    settings_identity,
     training_identity,
     write_config,
 )
@@ -51,6 +54,43 @@ def test_the_fingerprint_changes_with_what_changes_weights(experiment: MakeExper
     assert training_identity(experiment(launcher=LauncherSpec(num_processes=1)), "a", "b").fingerprint != fingerprint
 
 
+def evaluation_dataloaders(**changes: Any) -> list[Any]:
+    """The shipped ones with changes to the first."""
+    [loader] = load_yaml(REPOSITORY / "configs" / "train_tiny_cpu.yaml").data["eval_dataloaders"]
+    return [{**loader, "config": {**loader["config"], **changes}}]
+
+
+def test_a_change_inside_a_list_is_named(experiment: MakeExperiment) -> None:
+    before = training_identity(experiment(), "a", "b").settings
+    changed = experiment({"eval_dataloaders": evaluation_dataloaders(dataloader_tag="other")})
+    after = training_identity(changed, "a", "b").settings
+    different = {key for key in before if before[key] != after[key]}
+    assert different == {"eval_dataloaders.0.config.dataloader_tag"}
+
+
+def test_the_fingerprint_changes_with_the_tokenizer_of_the_data(experiment: MakeExperiment) -> None:
+    """A config may take the size of the vocabulary from it."""
+    one = training_identity(experiment(), "a", "b", {"num_token_ids": "128"})
+    other = training_identity(experiment(), "a", "b", {"num_token_ids": "129"})
+    assert one.fingerprint != other.fingerprint
+
+
+@pytest.mark.parametrize("identity", [settings_identity, lambda experiment: training_identity(experiment, "a", "b")])
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("settings.paths.train_dataset_path", "x.pbin", r"settings\.paths\.train_dataset_path would have no effect"),
+        ("settings.paths.validation_dataset_path", "x.pbin", r"validation_dataset_path would have no effect"),
+        ("checkpoint_saving.config.checkpoint_saving_strategy.config.k", 0, r"k is 0, so no checkpoint"),
+    ],
+)
+def test_an_override_that_the_pipeline_cannot_heed_is_refused(
+    experiment: MakeExperiment, identity: Callable[[ExperimentSpec], Any], key: str, value: Any, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        identity(experiment({key: value}))
+
+
 def test_the_fingerprint_ignores_what_changes_no_weights(experiment: MakeExperiment, tmp_path: Path) -> None:
     fingerprint = training_identity(experiment(), "a", "b").fingerprint
     copy = tmp_path / "elsewhere.yaml"
@@ -59,6 +99,7 @@ def test_the_fingerprint_ignores_what_changes_no_weights(experiment: MakeExperim
         experiment(training_config=copy),
         experiment({"settings.intervals.training_log_interval_in_steps": 1}),
         experiment({"train_dataloader.config.num_workers": 2}),
+        experiment({"eval_dataloaders": evaluation_dataloaders(num_workers=2)}),
         experiment(launcher=LauncherSpec(num_threads_per_process=4, grace_in_s=5)),
     ):
         assert training_identity(same, "a", "b").fingerprint == fingerprint
@@ -150,6 +191,63 @@ def test_the_checkpoint_is_found_after_the_outputs_were_moved(tmp_path: Path) ->
     (tmp_path / "before").rename(tmp_path / "after")
     moved = TrainingRun(tmp_path / "after" / "run")
     assert moved.checkpoint_folder() == moved.folder / "checkpoints" / "final"
+
+
+def test_a_copy_uses_its_own_checkpoint(tmp_path: Path) -> None:
+    original = TrainingRun(tmp_path / "original" / "run")
+    finish(original)
+    shutil.copytree(tmp_path / "original", tmp_path / "copy")
+    copy = TrainingRun(tmp_path / "copy" / "run")
+    assert copy.checkpoint_folder() == copy.folder / "checkpoints" / "final"
+    shutil.rmtree(copy.folder / "checkpoints")
+    with pytest.raises(TrainingError, match="is gone"):
+        copy.checkpoint_folder()
+
+
+def test_a_checkpoint_that_the_config_puts_elsewhere_is_found(tmp_path: Path) -> None:
+    run = TrainingRun(tmp_path / "run")
+    finish(run)
+    elsewhere = tmp_path / "large_disc" / "final"
+    elsewhere.parent.mkdir()
+    run.checkpoint_folder().rename(elsewhere)
+    change_result(run, checkpoint_folder_path=str(elsewhere))
+    assert run.checkpoint_folder() == elsewhere
+
+
+def change_result(run: TrainingRun, **changes: Any) -> None:
+    path = run.folder / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_losses_that_are_null_are_nan(tmp_path: Path) -> None:
+    run = TrainingRun(tmp_path / "run")
+    finish(run)
+    change_result(run, train_loss=None, evaluation_losses={"val": None, "other": 1.0})
+    result = run.result()
+    assert result is not None
+    assert math.isnan(result.train_loss)
+    assert math.isnan(result.evaluation_losses["val"])
+    assert result.evaluation_losses["other"] == 1.0
+
+
+@pytest.mark.parametrize("content", ["", '{"num_steps": 1', "[]", '{"num_steps": 1}', "\0"])
+def test_a_damaged_record_is_none(tmp_path: Path, content: str) -> None:
+    run = TrainingRun(tmp_path / "run")
+    finish(run)
+    set_current_run(tmp_path, run)
+    (run.folder / "result.json").write_text(content)
+    (tmp_path / "current.json").write_text(content)
+    assert run.result() is None
+    assert run.manifest() is None
+    assert current_run(tmp_path) is None
+
+
+def test_a_run_that_saved_no_checkpoint_says_so(tmp_path: Path) -> None:
+    run = TrainingRun(tmp_path / "run")
+    finish(run)
+    change_result(run, checkpoint_folder_path=None)
+    with pytest.raises(TrainingError, match="saved no checkpoint"):
+        run.checkpoint_folder()
 
 
 def test_a_checkpoint_that_is_gone_is_an_error_that_names_it(tmp_path: Path) -> None:

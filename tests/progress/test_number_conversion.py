@@ -11,6 +11,7 @@ from modalities_pipeline.config.registry import Registry
 from modalities_pipeline.data.manifest import BuildResult, StageIdentity, record
 from modalities_pipeline.data.pbin import PackedFileWriter
 from modalities_pipeline.exceptions import ConfigError, UserError
+from modalities_pipeline.progress.number_conversion import get_num_tokens_from_packed_mem_map_dataset_continuous
 
 DATA = Path(__file__).parent / "vectors"
 # Modalities refuses a checkpoint whose parent folder is named like one, too; only the last component counts for us.
@@ -87,3 +88,20 @@ def test_vocabulary_of_a_pack_without_record_is_refused(tmp_path, details):
     }
     with pytest.raises(ConfigError, match=r"x.pbin.manifest.json does not say how many token ids there are"):
         ComponentFactory(Registry()).build_component(config)
+
+
+def test_a_dataset_too_short_for_one_step_is_refused_with_what_a_step_needs(tmp_path):
+    path = _pack(tmp_path / "x.pbin", None)
+    arguments = {
+        "dataset_path": path,
+        "sequence_length": 2,
+        "dp_degree": 3,
+        "local_micro_batch_size": 1,
+        "gradient_accumulation_steps": 2,
+    }
+    words = (
+        r"x\.pbin is too short for one step: its 5 tokens make 2 samples of length 2, and a step needs 6 .* 13 tokens"
+    )
+    with pytest.raises(ConfigError, match=words):
+        get_num_tokens_from_packed_mem_map_dataset_continuous(**arguments)
+    assert get_num_tokens_from_packed_mem_map_dataset_continuous(**arguments | {"dp_degree": 1}) == 4

@@ -6,7 +6,8 @@ from typing import Any
 import dagster as dg
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import Manifest, digest_of
+from modalities_pipeline.data.manifest import Manifest, input_digest_of
+from modalities_pipeline.exceptions import DatasetNotFoundError
 from modalities_pipeline.inference import generated_text as stage
 from modalities_pipeline.inference.samples import MARKDOWN_FILE_NAME
 from modalities_pipeline.orchestration.assets import hf_model
@@ -43,7 +44,7 @@ def generated_text_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefinition:
     @user_errors_as_failures()
     def generated_text(context: dg.AssetExecutionContext, policy: PolicyResource) -> dg.MaterializeResult:
         """Prompts and how the model continues them."""
-        identity = stage.identity(digest_of(model_dir), settings)
+        identity = stage.identity(input_digest_of(model_dir, f"{name}/hf_model"), settings)
 
         def build(on_exist: FileExistencePolicy) -> Manifest | None:
             return stage.build_generated_text(model_dir, output_dir, settings, on_exist, identity)
@@ -52,7 +53,9 @@ def generated_text_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefinition:
         return materialize(context, policy, spec.layout.lock(f"{name}_generated_text"), [job], describe)
 
     def describe(manifests: list[Manifest]) -> Mapping[str, Any]:
-        text = (output_dir / MARKDOWN_FILE_NAME).read_text("utf-8")
-        return {"path": dg.MetadataValue.path(output_dir), "samples": dg.MetadataValue.md(text)}
+        path = output_dir / MARKDOWN_FILE_NAME
+        if not path.is_file():
+            raise DatasetNotFoundError(f"{path} is missing. Materialize the asset with the policy auto or override.")
+        return {"path": dg.MetadataValue.path(output_dir), "samples": dg.MetadataValue.md(path.read_text("utf-8"))}
 
     return generated_text

@@ -7,7 +7,7 @@ import dagster as dg
 from modalities_pipeline.config.loader import load_yaml
 from modalities_pipeline.conversion import hf_model as stage
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import Manifest, digest_of
+from modalities_pipeline.data.manifest import Manifest, input_digest_of
 from modalities_pipeline.exceptions import DatasetNotFoundError
 from modalities_pipeline.orchestration import training_run
 from modalities_pipeline.orchestration.assets import tokenizer, trained_checkpoint
@@ -62,7 +62,11 @@ def _job(spec: PipelineSpec, name: str) -> Job:
     dtype, eod_token = spec.experiments[name].hf_model.dtype, spec.tokenizer.eod_token
     checkpoint = run.checkpoint_folder()
     identity = stage.identity(
-        digest_of(checkpoint), _model_config(run.config_path), digest_of(spec.layout.tokenizer), eod_token, dtype
+        input_digest_of(checkpoint, f"{name}/trained_checkpoint"),
+        _model_config(run.config_path),
+        input_digest_of(spec.layout.tokenizer, "tokenizer"),
+        eod_token,
+        dtype,
     )
 
     def build(on_exist: FileExistencePolicy) -> Manifest | None:

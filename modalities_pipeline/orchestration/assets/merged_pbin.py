@@ -5,7 +5,8 @@ from functools import partial
 import dagster as dg
 
 from modalities_pipeline.data import merged_pbin as stage
-from modalities_pipeline.data.manifest import digest_of
+from modalities_pipeline.data.manifest import input_digest_of
+from modalities_pipeline.data.packed_inputs import tokenizer_inputs
 from modalities_pipeline.orchestration.assets import shuffled_chunks
 from modalities_pipeline.orchestration.materialize import (
     Job,
@@ -40,7 +41,8 @@ def merged_pbin_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefinition:
     @user_errors_as_failures()
     def merged_pbin(context: dg.AssetExecutionContext, policy: PolicyResource) -> dg.MaterializeResult:
         """All chunks of the corpus in one packed file, which training reads."""
-        identity = stage.identity([digest_of(chunk) for chunk in chunks])
+        digests = [input_digest_of(chunk, f"{name}/shuffled_chunks") for chunk in chunks]
+        identity = stage.identity(digests, tokenizer_inputs(chunks))
         job = Job("merged", identity, output_path, partial(stage.build_merged_pbin, chunks, output_path))
         return materialize(
             context,

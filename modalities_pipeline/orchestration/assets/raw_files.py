@@ -5,6 +5,7 @@ import dagster as dg
 from modalities_pipeline.data import raw_documents
 from modalities_pipeline.data import raw_files as stage
 from modalities_pipeline.data.files import output_lock
+from modalities_pipeline.data.manifest import input_digest_of
 from modalities_pipeline.orchestration.assets import raw_documents as raw_documents_asset
 from modalities_pipeline.orchestration.materialize import user_errors_as_failures
 from modalities_pipeline.orchestration.spec import CorpusSpec, PipelineSpec
@@ -23,7 +24,8 @@ def raw_data_spec(spec: PipelineSpec, name: str) -> dg.AssetSpec:
         dg.AssetKey([name, "raw_data"]),
         group_name=name,
         kinds={"jsonl"},
-        description="JSONL files from outside: " + ", ".join(spec.corpora[name].files or []),
+        description="JSONL files from outside: "
+        + ", ".join(str(spec.base_dir / pattern) for pattern in spec.corpora[name].files or []),
     )
 
 
@@ -37,7 +39,9 @@ def raw_files_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefinition:
     def raw_files(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         """The corpus' raw files with size and digest; materializing it is how changed files are noticed."""
         with output_lock(spec.layout.lock(f"{name}_raw_files")):
-            paths = stage.find_raw_files(_patterns(spec, corpus), spec.output_dir)
+            if corpus.documents:
+                input_digest_of(spec.layout.raw_documents, "raw_documents")  # refuses what is missing or damaged
+            paths = stage.find_raw_files(_patterns(spec, corpus), spec.base_dir)
             manifest = stage.build_raw_files(paths, spec.layout.raw_files(name))
             files = stage.read_raw_files(spec.layout.raw_files(name))
         rows = [

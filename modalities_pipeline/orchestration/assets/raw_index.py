@@ -38,7 +38,7 @@ def raw_index_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefinition:
                 stage.build_raw_index,
                 file.path,
                 index_path,
-                src_digest=file.digest,
+                listed=file,
                 drop_faulty_entries=drop_faulty_entries,
             ),
         )

@@ -5,7 +5,8 @@ from functools import partial
 import dagster as dg
 
 from modalities_pipeline.data import shuffled_chunks as stage
-from modalities_pipeline.data.manifest import digest_of
+from modalities_pipeline.data.manifest import input_digest_of
+from modalities_pipeline.data.packed_inputs import tokenizer_inputs
 from modalities_pipeline.data.raw_files import read_raw_files
 from modalities_pipeline.orchestration.assets import tokenized_pack
 from modalities_pipeline.orchestration.materialize import (
@@ -27,6 +28,7 @@ def key_of(corpus: str) -> dg.AssetKey:
 def shuffled_chunks_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefinition:
     """The asset of one corpus."""
     num_chunks, seed = spec.corpora[name].num_chunks, spec.corpora[name].seed
+    shuffle = seed is not None
     key = key_of(name)
 
     @dg.asset(
@@ -34,19 +36,20 @@ def shuffled_chunks_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefinition:
         deps=[tokenized_pack.key_of(name)],
         group_name=name,
         kinds={"numpy"},
-        code_version=code_version(stage.identity([], 0, num_chunks, seed)),
+        code_version=code_version(stage.identity([], 0, num_chunks, seed, shuffle)),
         check_specs=[up_to_date_check(key)],
     )
     @user_errors_as_failures()
     def shuffled_chunks(context: dg.AssetExecutionContext, policy: PolicyResource) -> dg.MaterializeResult:
-        """All documents of the corpus, shuffled across its files and dealt out to chunks."""
+        """All documents of the corpus, shuffled across its files (unless `seed` is null) and dealt out to chunks."""
         files = read_raw_files(spec.layout.raw_files(name))
         packs = [spec.layout.tokenized_pack(name, file.stem) for file in files]
-        digests = [digest_of(pack) for pack in packs]
+        digests = [input_digest_of(pack, f"{name}/tokenized_pack") for pack in packs]
+        tokenizer = tokenizer_inputs(packs)
         jobs = [
             Job(
                 f"chunk_{chunk_id}",
-                stage.identity(digests, chunk_id, num_chunks, seed),
+                stage.identity(digests, chunk_id, num_chunks, seed, shuffle, tokenizer),
                 spec.layout.shuffled_chunk(name, chunk_id),
                 partial(
                     stage.build_shuffled_chunk,
@@ -55,6 +58,7 @@ def shuffled_chunks_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefinition:
                     chunk_id,
                     num_chunks,
                     global_seed=seed,
+                    shuffle=shuffle,
                 ),
             )
             for chunk_id in range(num_chunks)

@@ -10,7 +10,7 @@ import dagster as dg
 
 from modalities_pipeline.data import tokenized_pack as stage
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import Manifest, digest_of, read_manifest
+from modalities_pipeline.data.manifest import Manifest, input_digest_of, read_manifest
 from modalities_pipeline.data.raw_files import RawFile, read_raw_files
 from modalities_pipeline.exceptions import DatasetNotFoundError
 from modalities_pipeline.orchestration import plots
@@ -71,10 +71,10 @@ def _job(
         eod_token=spec.tokenizer.eod_token,
         on_bad_sample=corpus.on_bad_sample,
     )
-    index_digest = digest_of(spec.layout.raw_index(name, file.stem))
+    index_digest = input_digest_of(spec.layout.raw_index(name, file.stem), f"{name}/raw_index")
 
     def build(on_exist: FileExistencePolicy) -> Manifest | None:
-        return stage.build_tokenized_pack(settings, get_tokenizer(), on_exist, file.digest, index_digest)
+        return stage.build_tokenized_pack(settings, get_tokenizer(), on_exist, file, index_digest)
 
     identity = stage.identity(
         file.digest, index_digest, fingerprint, corpus.jq_pattern, spec.tokenizer.eod_token, corpus.on_bad_sample
@@ -83,6 +83,7 @@ def _job(
 
 
 def _tokenizer_fingerprint(spec: PipelineSpec) -> str:
+    input_digest_of(spec.layout.tokenizer, "tokenizer")  # refuses what is missing or damaged
     manifest = read_manifest(spec.layout.tokenizer)
     if manifest is None:
         raise DatasetNotFoundError(

@@ -91,7 +91,7 @@ def _training_job(spec: PipelineSpec, settings: TokenizerTrainingSpec) -> Job:
             eod_token,
             spec.layout.tokenizer,
             on_exist,
-            digests,
+            files,
         ),
     )
 

@@ -2,15 +2,22 @@
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 
 from modalities_pipeline.data.files import output_lock
 from modalities_pipeline.data.freshness import Action, Decision, Policy, decide
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, digest_of, read_manifest, record
+from modalities_pipeline.data.manifest import (
+    BuildResult,
+    Manifest,
+    StageIdentity,
+    input_digest_of,
+    read_manifest,
+    record,
+)
+from modalities_pipeline.data.packed_inputs import tokenizer_inputs
 from modalities_pipeline.data.token_statistics import unigram_cross_entropy
-from modalities_pipeline.exceptions import DatasetNotFoundError, TrainingError
+from modalities_pipeline.exceptions import TrainingError
 from modalities_pipeline.orchestration import training_report, training_run
 from modalities_pipeline.orchestration.assets import merged_pbin
 from modalities_pipeline.orchestration.launch import TrainingProcessError, train, training_command
@@ -24,7 +31,8 @@ from modalities_pipeline.orchestration.materialize import (
     up_to_date_result,
     user_errors_as_failures,
 )
-from modalities_pipeline.orchestration.spec import PipelineSpec
+from modalities_pipeline.orchestration.spec import ExperimentSpec, PipelineSpec
+from modalities_pipeline.orchestration.training_result import finite_or_none
 from modalities_pipeline.orchestration.training_run import TrainingRun
 
 TrainingEvents = Iterator[dg.AssetObservation | dg.MaterializeResult]
@@ -57,11 +65,7 @@ def trained_checkpoint_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefiniti
         with user_errors_as_failures(), output_lock(spec.layout.lock(f"{name}_trained_checkpoint")):
             run_policy = policy.for_run(context)
             root = spec.layout.trained_checkpoint(name)
-            identity = training_run.training_identity(
-                experiment,
-                digest_of(_data_path(spec, experiment.train_corpus)),
-                digest_of(_data_path(spec, experiment.validation_corpus)),
-            )
+            identity = _identity(spec, experiment)
             run, decision = _decide(spec, name, identity, run_policy)
             if run is None or decision.action is Action.BUILD:
                 run = training_run.run_to_train(root, identity.fingerprint)
@@ -75,11 +79,13 @@ def trained_checkpoint_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefiniti
     return trained_checkpoint
 
 
-def _data_path(spec: PipelineSpec, corpus: str) -> Path:
-    path = spec.layout.merged_pbin(corpus)
-    if not path.is_file():
-        raise DatasetNotFoundError(f"{path} does not exist. Materialize {corpus}/merged_pbin first.")
-    return path
+def _identity(spec: PipelineSpec, experiment: ExperimentSpec) -> StageIdentity:
+    corpora = (experiment.train_corpus, experiment.validation_corpus)
+    paths = [spec.layout.merged_pbin(corpus) for corpus in corpora]
+    train_digest, validation_digest = (
+        input_digest_of(path, f"{corpus}/merged_pbin") for path, corpus in zip(paths, corpora, strict=True)
+    )
+    return training_run.training_identity(experiment, train_digest, validation_digest, tokenizer_inputs(paths))
 
 
 def _decide(
@@ -126,7 +132,7 @@ def _record(spec: PipelineSpec, name: str, run: TrainingRun, identity: StageIden
     )
     details = {
         "unigram_cross_entropy": baseline,
-        "evaluation_losses": result.evaluation_losses,
+        "evaluation_losses": finite_or_none(result.evaluation_losses),
         "device": result.device,
         "train_dataset": dict(data.details),
     }
