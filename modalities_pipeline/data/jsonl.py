@@ -7,14 +7,10 @@ from pathlib import Path
 from typing import Self
 
 from modalities_pipeline.data.offset_table import OffsetTable, decode_offset_table, encode_offset_table
+from modalities_pipeline.data.raw_index import default_index_path
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 
 _COUNT_BLOCK_IN_BYTES = 16 << 20
-
-
-def default_index_path(raw_data_path: Path, index_path: Path | None = None) -> Path:
-    """`index_path` if given, else the raw file's path with the last suffix replaced by `.idx`."""
-    return index_path if index_path is not None else raw_data_path.with_suffix(".idx")
 
 
 def read_index(index_path: Path) -> OffsetTable:

@@ -1,8 +1,11 @@
 """Stage merged_pbin: several `.pbin` files joined into one, documents in order."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from modalities_pipeline.data.files import (
     FileExistencePolicy,
@@ -16,8 +19,10 @@ from modalities_pipeline.data.packed_inputs import (
     numbered_inputs,
     tokenizer_inputs,
 )
-from modalities_pipeline.data.pbin import PackedFile, PackedFileWriter
 from modalities_pipeline.exceptions import DatasetNotFoundError, UserError
+
+if TYPE_CHECKING:
+    from modalities_pipeline.data.pbin import PackedFile
 
 STAGE = "merged_pbin"
 CODE_VERSION = "1"
@@ -42,6 +47,8 @@ def build_merged_pbin(
         UserError: there is no input, token sizes or tokenizers differ, or the target is an input.
         OutputExistsError: the target exists and the policy is ERROR.
     """
+    from modalities_pipeline.data.pbin import PackedFile
+
     paths = _expand(src_paths)
     refuse_output_among_inputs(target_path, paths)
     if not paths:
@@ -71,6 +78,8 @@ def _expand(src_paths: Sequence[Path]) -> list[Path]:
 
 
 def _build(files: list[PackedFile], output_path: Path) -> BuildResult:
+    from modalities_pipeline.data.pbin import PackedFileWriter
+
     token_size = common_token_size(files)
     details = {"token_size_in_bytes": token_size, **common_tokenizer_details([file.path for file in files])}
     with PackedFileWriter(output_path, token_size) as writer:

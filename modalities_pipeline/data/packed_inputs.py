@@ -1,12 +1,16 @@
 """What several `.pbin` files must have in common to be put into one."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modalities_pipeline.data.manifest import read_manifest
-from modalities_pipeline.data.pbin import PackedFile
 from modalities_pipeline.exceptions import UserError
+
+if TYPE_CHECKING:
+    from modalities_pipeline.data.pbin import PackedFile
 
 TOKENIZER_DETAILS = (
     "tokenizer_fingerprint",

@@ -8,7 +8,6 @@ import mmap
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import orjson
 
 from modalities_pipeline.data.files import (
@@ -16,7 +15,6 @@ from modalities_pipeline.data.files import (
     enforce_file_existence_policy,
     refuse_output_among_inputs,
 )
-from modalities_pipeline.data.jsonl import default_index_path, write_index
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
 from modalities_pipeline.data.progress_log import ProgressLog
 from modalities_pipeline.data.raw_files import RawFile
@@ -36,6 +34,11 @@ _MAX_REPORTED_LINES = 100
 def identity(src_digest: str, drop_faulty_entries: bool = False) -> StageIdentity:
     """Identity of the index of a raw file with the given digest."""
     return StageIdentity(STAGE, CODE_VERSION, {"drop_faulty_entries": drop_faulty_entries}, {"source": src_digest})
+
+
+def default_index_path(raw_data_path: Path, index_path: Path | None = None) -> Path:
+    """`index_path` if given, else the raw file's path with the last suffix replaced by `.idx`."""
+    return index_path if index_path is not None else raw_data_path.with_suffix(".idx")
 
 
 def build_raw_index(
@@ -110,6 +113,10 @@ def _index(src_path: Path, drop_faulty_entries: bool, output_path: Path) -> Buil
         progress.update(offset + len(line))
     if not len(offsets) and not drop_faulty_entries:
         raise DatasetFormatError(f"{src_path} holds blank lines only, no document.")
+    import numpy as np
+
+    from modalities_pipeline.data.jsonl import write_index
+
     write_index(output_path, np.array([offsets, lengths], dtype=np.int64).T)
     counts: dict[str, int | float] = {
         "num_documents": len(offsets),
@@ -123,6 +130,8 @@ def _index(src_path: Path, drop_faulty_entries: bool, output_path: Path) -> Buil
 
 def _lines(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
     """Offset and bytes (without LF) of every line; a last line without LF counts, the end of the file is no line."""
+    import numpy as np
+
     if not size:
         return
     with open(path, "rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:

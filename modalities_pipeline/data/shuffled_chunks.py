@@ -1,12 +1,12 @@
 """Stage shuffled_chunks: a share of the documents of several `.pbin` files, in random order."""
 
+from __future__ import annotations
+
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from modalities_pipeline.data.files import (
     FileExistencePolicy,
@@ -20,16 +20,21 @@ from modalities_pipeline.data.packed_inputs import (
     numbered_inputs,
     tokenizer_inputs,
 )
-from modalities_pipeline.data.pbin import PackedFile, PackedFileWriter
 from modalities_pipeline.exceptions import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from modalities_pipeline.data.pbin import PackedFile
+
+    Places = NDArray[np.int64]  # (number of the file, position of the document), shape (n, 2)
+    Order = Callable[[list[PackedFile], int, int], Places]
 
 STAGE = "shuffled_chunks"
 CODE_VERSION = "1"
 
 _WRITE_BATCH_IN_DOCUMENTS = 1000
-
-_Places = NDArray[np.int64]  # (number of the file, position of the document), shape (n, 2)
-_Order = Callable[[list[PackedFile], int, int], _Places]
 
 
 def identity(
@@ -86,6 +91,8 @@ def build_shuffled_chunk(
             output is an input.
         OutputExistsError: the output exists and the policy is ERROR.
     """
+    from modalities_pipeline.data.pbin import PackedFile
+
     chunk_range(num_chunks, 0, chunk_id)
     refuse_output_among_inputs(output_path, list(file_paths))
     if enforce_file_existence_policy(output_path, file_existence_policy):
@@ -101,7 +108,9 @@ def build_shuffled_chunk(
     )
 
 
-def _build(files: list[PackedFile], chunk_id: int, num_chunks: int, order: _Order, output_path: Path) -> BuildResult:
+def _build(files: list[PackedFile], chunk_id: int, num_chunks: int, order: Order, output_path: Path) -> BuildResult:
+    from modalities_pipeline.data.pbin import PackedFileWriter
+
     token_size = common_token_size(files)
     places = order(files, chunk_id, num_chunks)
     if not len(places):
@@ -119,8 +128,10 @@ def _build(files: list[PackedFile], chunk_id: int, num_chunks: int, order: _Orde
     return BuildResult(counts, {"token_size_in_bytes": token_size, **tokenizer})
 
 
-def _shuffled(files: list[PackedFile], chunk_id: int, num_chunks: int, global_seed: int | None) -> _Places:
+def _shuffled(files: list[PackedFile], chunk_id: int, num_chunks: int, global_seed: int | None) -> Places:
     """The `chunk_id`-th share of every file, shuffled."""
+    import numpy as np
+
     shares = [
         _places(number, *chunk_range(num_chunks, file.num_documents, chunk_id)) for number, file in enumerate(files)
     ]
@@ -130,13 +141,17 @@ def _shuffled(files: list[PackedFile], chunk_id: int, num_chunks: int, global_se
     return places
 
 
-def _in_order(files: list[PackedFile], chunk_id: int, num_chunks: int) -> _Places:
+def _in_order(files: list[PackedFile], chunk_id: int, num_chunks: int) -> Places:
     """The `chunk_id`-th share of all documents of all files, in their order."""
+    import numpy as np
+
     places = np.concatenate([_places(number, 0, file.num_documents) for number, file in enumerate(files)])
     start, end = chunk_range(num_chunks, len(places), chunk_id)
     return places[start:end]
 
 
-def _places(number: int, start: int, end: int) -> _Places:
+def _places(number: int, start: int, end: int) -> Places:
     """Documents `start` to `end` of file `number`."""
+    import numpy as np
+
     return np.stack([np.full(end - start, number), np.arange(start, end)], axis=1)

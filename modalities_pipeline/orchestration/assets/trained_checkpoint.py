@@ -16,7 +16,6 @@ from modalities_pipeline.data.manifest import (
     record,
 )
 from modalities_pipeline.data.packed_inputs import tokenizer_inputs
-from modalities_pipeline.data.token_statistics import unigram_cross_entropy
 from modalities_pipeline.exceptions import TrainingError
 from modalities_pipeline.orchestration import training_report, training_run
 from modalities_pipeline.orchestration.assets import merged_pbin
@@ -119,6 +118,8 @@ def _train(
 
 
 def _record(spec: PipelineSpec, name: str, run: TrainingRun, identity: StageIdentity, duration_in_s: float) -> Manifest:
+    from modalities_pipeline.data.token_statistics import unigram_cross_entropy
+
     experiment = spec.experiments[name]
     result = run.result()
     if result is None:
