@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
+
+from modalities_pipeline.orchestration.graph import build_definitions
+from modalities_pipeline.orchestration.spec import load_pipeline_spec
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -50,8 +52,9 @@ def test_every_make_command_is_a_target() -> None:
     assert {"demo", "ui", "test"} <= commands <= targets
 
 
-def test_yaml_examples_are_yaml_and_use_known_top_level_keys() -> None:
-    keys = {"output_dir", "policy", "corpora", "tokenizer", "experiments"}
-    examples = [yaml.safe_load(block) for block in _blocks("yaml")]
-    assert examples
-    assert all(set(example) <= keys for example in examples)
+def test_the_example_of_a_spec_is_a_complete_spec(tmp_path: Path) -> None:
+    [example] = _blocks("yaml")
+    path = tmp_path / "web.yaml"
+    path.write_text(example.replace("/path/to/modalities_pipeline", str(ROOT)))
+    spec = load_pipeline_spec(path)
+    assert len(build_definitions(spec).resolve_asset_graph().get_all_asset_keys()) >= 14
