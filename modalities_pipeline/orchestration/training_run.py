@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from modalities_pipeline.config.loader import apply_overrides, load_app_config_dict, load_yaml
+from modalities_pipeline.config.loader import YamlDocument, apply_overrides, load_yaml, resolve
 from modalities_pipeline.data.files import atomic_path
 from modalities_pipeline.data.manifest import Manifest, StageIdentity, is_intact, read_manifest
 from modalities_pipeline.exceptions import ConfigError, TrainingError
@@ -107,25 +107,18 @@ def training_identity(
         ConfigError: the training config cannot be read or resolved, does not take its data from the pipeline, or saves
             no checkpoint.
     """
-    _check_takes_pipelines_data(experiment, load_yaml(experiment.training_config).data)
-    resolved = load_app_config_dict(
-        experiment.training_config,
+    document = load_yaml(experiment.training_config)
+    resolved = resolve(
+        _written_config(experiment, document),
+        document,
         # names stand for everything that differs between machines
         additional_resolver_funs={
             "cuda_env": lambda name: experiment.launcher.num_processes if name == "WORLD_SIZE" else 0,
             "modalities_env": lambda name: name,
             "node_env": lambda name: 1,
         },
-        overrides=_overrides(experiment, Path("train"), Path("validation")),
     )
-    _check_saves_last_checkpoint(experiment, resolved)
-    settings = {key: value for key, value in _flatten(resolved, "") if _changes_weights(key)}
-    return StageIdentity(
-        STAGE,
-        CODE_VERSION,
-        {"num_processes": experiment.launcher.num_processes, **settings},
-        {"train": train_digest, "validation": validation_digest, **tokenizer},
-    )
+    return _identity(experiment, resolved, {"train": train_digest, "validation": validation_digest, **tokenizer})
 
 
 def settings_identity(experiment: ExperimentSpec) -> StageIdentity:
@@ -133,14 +126,19 @@ def settings_identity(experiment: ExperimentSpec) -> StageIdentity:
 
     Resolving them takes longer than all else that is done when the definitions are loaded.
     """
-    data = load_yaml(experiment.training_config).data
-    _check_takes_pipelines_data(experiment, data)
-    written = apply_overrides(data, _overrides(experiment, Path("train"), Path("validation")))
-    _check_saves_last_checkpoint(experiment, written)
-    settings = {key: value for key, value in _flatten(written, "") if _changes_weights(key)}
-    return StageIdentity(
-        STAGE, CODE_VERSION, {"num_processes": experiment.launcher.num_processes, **settings}, inputs={}
-    )
+    return _identity(experiment, _written_config(experiment, load_yaml(experiment.training_config)), inputs={})
+
+
+def _written_config(experiment: ExperimentSpec, document: YamlDocument) -> dict[str, Any]:
+    """The training config with the experiment's overrides; names stand for the paths of the data."""
+    _check_takes_pipelines_data(experiment, document.data)
+    return apply_overrides(document.data, _overrides(experiment, Path("train"), Path("validation")))
+
+
+def _identity(experiment: ExperimentSpec, config: Mapping[str, Any], inputs: Mapping[str, str]) -> StageIdentity:
+    _check_saves_last_checkpoint(experiment, config)
+    settings = {key: value for key, value in _flatten(config, "") if _changes_weights(key)}
+    return StageIdentity(STAGE, CODE_VERSION, {"num_processes": experiment.launcher.num_processes, **settings}, inputs)
 
 
 def find_complete_run(root: Path, fingerprint: str) -> TrainingRun | None:
