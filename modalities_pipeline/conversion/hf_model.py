@@ -60,4 +60,4 @@ def build_hf_model(
 
         return export_hf_model(config_file_path, checkpoint_folder_path, tokenizer_dir, temporary, eod_token, dtype)
 
-    return produce(identity, output_dir, build, file_existence_policy)
+    return produce(output_dir, [], file_existence_policy, lambda: identity, build)

@@ -6,13 +6,15 @@ Every stage writes through `atomic_path`, so killing it at any instant leaves th
 import contextlib
 import enum
 import fcntl
-import hashlib
 import logging
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TextIO
+
+import blake3
 
 from modalities_pipeline.exceptions import (
     ModalitiesPipelineError,
@@ -25,6 +27,8 @@ from modalities_pipeline.exceptions import (
 logger = logging.getLogger(__name__)
 
 _TEMPORARY_SUFFIX = ".tmp"
+_REPLACED_SUFFIX = ".replaced.tmp"
+_DIGEST_PREFIX = "blake3:"
 
 
 class FileExistencePolicy(enum.Enum):
@@ -63,7 +67,7 @@ def enforce_file_existence_policy(file_path: Path, file_existence_policy: FileEx
             )
 
 
-def refuse_output_among_inputs(output_path: Path, input_paths: list[Path]) -> None:
+def refuse_output_among_inputs(output_path: Path, input_paths: Sequence[Path]) -> None:
     """Raise `UserError` if `output_path` is one of `input_paths`, however it is spelt (`a/../x`, links)."""
     for input_path in input_paths:
         same = (
@@ -76,18 +80,23 @@ def refuse_output_among_inputs(output_path: Path, input_paths: list[Path]) -> No
 
 
 @contextlib.contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path, token: str | None = None) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success sync it and rename it to `path`, on failure remove it.
 
     The body creates a file or a directory at the temporary path. A directory replaces an older directory only once
-    it is complete.
+    it is complete. The temporary name holds `token` (that of `output_lock`, by which the next holder of the lock finds
+    what a killed one left behind) or something unique.
 
     Raises:
         OutputNotWritableError: the system refuses to write, for example because the disk is full.
     """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{_TEMPORARY_SUFFIX}")
+    temporary = _temporary_path(path, token or uuid.uuid4().hex)
     with _os_errors_named(path), _replacement(temporary, path):
         yield temporary
+
+
+def _temporary_path(path: Path, token: str) -> Path:
+    return path.with_name(f".{path.name}.{token}{_TEMPORARY_SUFFIX}")
 
 
 @contextlib.contextmanager
@@ -129,7 +138,7 @@ def _replace_directory(source: Path, destination: Path) -> None:
     if not destination.exists():
         os.rename(source, destination)
         return
-    old = destination.with_name(f".{destination.name}.{uuid.uuid4().hex}{_TEMPORARY_SUFFIX}")
+    old = source.with_name(source.name.removesuffix(_TEMPORARY_SUFFIX) + _REPLACED_SUFFIX)
     os.rename(destination, old)
     try:
         os.rename(source, destination)
@@ -155,8 +164,11 @@ def _remove(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def output_lock(output_path: Path, wait: bool = True) -> Iterator[None]:
+def output_lock(output_path: Path, wait: bool = True, also_written: Sequence[Path] = ()) -> Iterator[str]:
     """Hold the lock of `output_path`, a file `.<name>.lock` beside it; the kernel frees it when its holder dies.
+
+    Yields a token for `atomic_path`. What a killed holder had written under its token, for the output or for the paths
+    `also_written` with it, is removed.
 
     Raises:
         OutputLockedError: `wait` is False and another process holds it; the message names the holder.
@@ -170,38 +182,58 @@ def output_lock(output_path: Path, wait: bool = True) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            lock.seek(0)
-            holder = lock.read().strip() or "unknown"
+            holder, _ = _read_lock(lock)
             if not wait:
                 raise OutputLockedError(f"{output_path} is being produced by another run ({holder}).") from None
             logger.info("Waiting for %s, which another run is producing (%s).", output_path, holder)
             fcntl.flock(lock, fcntl.LOCK_EX)
+        _, old_token = _read_lock(lock)
+        for path in (output_path, *also_written) if old_token else ():
+            _remove(_temporary_path(path, old_token))
+            _remove(_temporary_path(path, old_token).with_suffix(_REPLACED_SUFFIX))
+        token = uuid.uuid4().hex
         lock.seek(0)
         lock.truncate()
-        lock.write(f"process {os.getpid()} on {os.uname().nodename}")
+        lock.write(f"process {os.getpid()} on {os.uname().nodename}\n{token}\n")
         lock.flush()
-        yield
+        yield token
+
+
+def _read_lock(lock: TextIO) -> tuple[str, str]:
+    """Who holds a lock, or held it last, and the token of its temporary files."""
+    lock.seek(0)
+    holder, _, token = lock.read().partition("\n")
+    return holder or "unknown", token.strip()
 
 
 def digest_file(path: Path) -> str:
-    """`sha256:<hex>` of the bytes of a file."""
-    with open(path, "rb") as file:
-        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+    """`blake3:<hex>` of the bytes of a file; the same as the command `b3sum` prints."""
+    return _DIGEST_PREFIX + blake3.blake3().update_mmap(path).hexdigest()
 
 
 def digest_directory(path: Path) -> str:
-    """`sha256:<hex>` over the sorted relative names and digests of all files below a directory."""
+    """`blake3:<hex>` over the sorted relative names and digests of all files below a directory."""
     files = sorted(file for file in path.rglob("*") if file.is_file())
     return digest_strings([f"{file.relative_to(path).as_posix()}={digest_file(file)}" for file in files])
 
 
 def digest_strings(parts: list[str]) -> str:
-    """`sha256:<hex>` of a list of strings; each is length-prefixed, so no two lists collide by concatenation."""
-    digest = hashlib.sha256()
+    """`blake3:<hex>` of a list of strings; each is length-prefixed, so no two lists collide by concatenation."""
+    digest = blake3.blake3()
     for part in parts:
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(8, "little") + encoded)
-    return "sha256:" + digest.hexdigest()
+    return _DIGEST_PREFIX + digest.hexdigest()
+
+
+def shorten_digest(digest: str) -> str:
+    """A digest cut to the few characters that people compare; other texts stay as they are."""
+    return digest[: len(_DIGEST_PREFIX) + 8] if digest.startswith(_DIGEST_PREFIX) else digest
+
+
+def hex_of(digest: str) -> str:
+    """The hexadecimal digits of a digest, for names of folders."""
+    return digest.removeprefix(_DIGEST_PREFIX)
 
 
 def size_in_bytes(path: Path) -> int:

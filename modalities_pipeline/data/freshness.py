@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from modalities_pipeline.data.files import shorten_digest
 from modalities_pipeline.data.manifest import Manifest, StageIdentity, is_intact, read_manifest
 from modalities_pipeline.exceptions import OutputExistsError
 
@@ -98,5 +99,4 @@ def _mapping_differences(kind: str, old: Mapping[str, Any], new: Mapping[str, An
 
 
 def _short(value: Any) -> str:
-    text = str(value)
-    return text[:14] if text.startswith("sha256:") else text
+    return shorten_digest(str(value))

@@ -10,7 +10,7 @@ import importlib.metadata
 import json
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,12 @@ from modalities_pipeline.data.files import (
     digest_strings,
     enforce_file_existence_policy,
     output_lock,
+    refuse_output_among_inputs,
     size_in_bytes,
 )
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 
-_MANIFEST_VERSION = 1
+_MANIFEST_VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,7 @@ class StageIdentity:
 
     @property
     def fingerprint(self) -> str:
-        """`sha256:<hex>` of the identity's canonical JSON."""
+        """`blake3:<hex>` of the identity's canonical JSON."""
         return digest_strings([json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)])
 
 
@@ -75,10 +76,17 @@ class Manifest:
 
 @dataclasses.dataclass
 class BuildResult:
-    """What a stage's build function reports: numbers for `Manifest.counts`, anything else for `Manifest.details`."""
+    """What a stage's build function reports.
+
+    Attributes:
+        counts: numbers about the output, for `Manifest.counts`.
+        details: anything else, for `Manifest.details`.
+        input_digests: inputs of the identity that were hashed while they were read.
+    """
 
     counts: dict[str, int | float] = dataclasses.field(default_factory=dict)
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
+    input_digests: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def manifest_path(output_path: Path) -> Path:
@@ -138,30 +146,62 @@ def input_digest_of(path: Path, made_by: str | None = None) -> str:
 
 
 def produce(
-    identity: StageIdentity,
     output_path: Path,
-    build: Callable[[Path], BuildResult],
+    input_paths: Sequence[Path],
     policy: FileExistencePolicy,
+    identity: Callable[[], StageIdentity],
+    build: Callable[[Path], BuildResult],
 ) -> Manifest | None:
-    """Build one output safely: policy, lock, atomic replacement, manifest. Shared by all stages.
+    """Build one output safely; shared by all stages.
 
-    `build` gets a temporary path, creates the file or directory there, and reports counts. Returns the manifest, or
-    None if the policy is SKIP and the output exists.
+    Before anything is touched: all inputs must exist, none may be the output, and the policy must allow building. Then,
+    under the output's lock, `identity` is asked (it may hash the inputs), and `build` gets a temporary path, creates
+    the file or directory there, and reports counts. Only if no input changed meanwhile does it replace the old output.
+
+    Returns the manifest, or None if the policy is SKIP and the output exists.
+
+    Raises:
+        DatasetNotFoundError: inputs do not exist.
+        DatasetFormatError: an input is damaged, or changed while it was read.
+        UserError: the output is an input.
+        OutputExistsError: the output exists and the policy is ERROR.
+        OutputNotWritableError: the system refuses to write, for example because the disk is full.
     """
+    _refuse_missing(input_paths)
+    refuse_output_among_inputs(output_path, input_paths)
     if enforce_file_existence_policy(output_path, policy):
         return None
-    with output_lock(output_path):
+    with output_lock(output_path, also_written=[manifest_path(output_path)]) as token:
         if enforce_file_existence_policy(output_path, policy):
             return None
         started = time.perf_counter()
-        with atomic_path(output_path) as temporary:
+        states = {path: _state(path) for path in input_paths}
+        with atomic_path(output_path, token) as temporary:
+            made_from = identity()
             result = build(temporary)
+            _refuse_changed(states)
             manifest_path(output_path).unlink(missing_ok=True)
-        return record(identity, output_path, result, time.perf_counter() - started)
+            made_from = dataclasses.replace(made_from, inputs={**made_from.inputs, **result.input_digests})
+        return record(made_from, output_path, result, time.perf_counter() - started, token)
 
 
-def record(identity: StageIdentity, output_path: Path, result: BuildResult, duration_in_s: float) -> Manifest:
-    """Write and return the manifest of an output that is complete on disk."""
+def _refuse_missing(input_paths: Sequence[Path]) -> None:
+    missing = [str(path) for path in input_paths if not path.exists()]
+    if missing:
+        verb = "does" if len(missing) == 1 else "do"
+        raise DatasetNotFoundError(f"{', '.join(missing)} {verb} not exist. Make the inputs first, or mend the paths.")
+
+
+def _refuse_changed(states: Mapping[Path, tuple[int, int]]) -> None:
+    for path, state in states.items():
+        if not path.exists() or _state(path) != state:
+            raise DatasetFormatError(f"{path} changed while it was read. Run again when nothing writes to it.")
+
+
+def record(
+    identity: StageIdentity, output_path: Path, result: BuildResult, duration_in_s: float, token: str | None = None
+) -> Manifest:
+    """Write and return the manifest of an output that is complete on disk; for `token` see `atomic_path`."""
     manifest = Manifest(
         stage=identity.stage,
         code_version=identity.code_version,
@@ -178,7 +218,7 @@ def record(identity: StageIdentity, output_path: Path, result: BuildResult, dura
         python_version=platform.python_version(),
         package_version=_package_version(),
     )
-    with atomic_path(manifest_path(output_path)) as temporary:
+    with atomic_path(manifest_path(output_path), token) as temporary:
         temporary.write_text(json.dumps(dataclasses.asdict(manifest), indent=2, ensure_ascii=False) + "\n", "utf-8")
     return manifest
 
@@ -192,6 +232,11 @@ def _modified_at_in_ns(path: Path) -> int:
     if path.is_dir():
         return max((file.stat().st_mtime_ns for file in path.rglob("*") if file.is_file()), default=0)
     return path.stat().st_mtime_ns
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Size in bytes and time of change, by which a change of an input is noticed."""
+    return size_in_bytes(path), _modified_at_in_ns(path)
 
 
 def _package_version() -> str:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modalities_pipeline.data.files import (
-    FileExistencePolicy,
-    enforce_file_existence_policy,
-    refuse_output_among_inputs,
-)
+from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
 from modalities_pipeline.data.packed_inputs import (
     common_token_size,
@@ -50,18 +45,14 @@ def build_merged_pbin(
     from modalities_pipeline.data.pbin import PackedFile
 
     paths = _expand(src_paths)
-    refuse_output_among_inputs(target_path, paths)
     if not paths:
         raise UserError(f"No .pbin file to merge into {target_path} (looked at: {', '.join(map(str, src_paths))}).")
-    if enforce_file_existence_policy(target_path, file_existence_policy):
-        return None
-    digests = [input_digest_of(path) for path in paths]
-    files = [PackedFile(path) for path in paths]
     return produce(
-        identity(digests, tokenizer_inputs(paths)),
         target_path,
-        functools.partial(_build, files),
+        paths,
         file_existence_policy,
+        lambda: identity([input_digest_of(path) for path in paths], tokenizer_inputs(paths)),
+        lambda temporary: _build([PackedFile(path) for path in paths], temporary),
     )
 
 

@@ -60,7 +60,7 @@ def build_raw_documents(
         UserError: this Python installation has no documentation.
         OutputExistsError: the directory exists and the policy is ERROR.
     """
-    return produce(identity(), output_dir, _build, file_existence_policy)
+    return produce(output_dir, [], file_existence_policy, identity, _build)
 
 
 def stdlib_documents(stdlib_dir: Path) -> Iterator[Document]:

@@ -32,7 +32,7 @@ class RawFile:
         name: file name.
         path: absolute path.
         size_in_bytes: size.
-        digest: `sha256:<hex>` of the content.
+        digest: `blake3:<hex>` of the content.
         modified_at_in_ns: time of change when the digest was taken, None where it is not known.
     """
 
@@ -112,7 +112,7 @@ def build_raw_files(paths: Sequence[Path], output_path: Path) -> Manifest:
         counts = {"num_files": len(files), "num_bytes": sum(file.size_in_bytes for file in files)}
         return BuildResult(dict(counts), {"modified_at_in_ns": times})
 
-    manifest = produce(identity, output_path, write, FileExistencePolicy.OVERRIDE)
+    manifest = produce(output_path, paths, FileExistencePolicy.OVERRIDE, lambda: identity, write)
     assert manifest is not None  # only the policy SKIP gives None
     return manifest
 

@@ -10,16 +10,12 @@ from pathlib import Path
 
 import orjson
 
-from modalities_pipeline.data.files import (
-    FileExistencePolicy,
-    enforce_file_existence_policy,
-    refuse_output_among_inputs,
-)
+from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
 from modalities_pipeline.data.progress_log import ProgressLog
 from modalities_pipeline.data.raw_files import RawFile
 from modalities_pipeline.data.raw_source import RawSource
-from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
+from modalities_pipeline.exceptions import DatasetFormatError
 
 logger = logging.getLogger(__name__)
 
@@ -65,17 +61,13 @@ def build_raw_index(
         OutputExistsError: the index exists and the policy is ERROR.
     """
     index_path = default_index_path(src_path, index_path)
-    if not src_path.is_file():
-        raise DatasetNotFoundError(f"{src_path} does not exist or is not a file.")
-    refuse_output_among_inputs(index_path, [src_path])
-    if enforce_file_existence_policy(index_path, file_existence_policy):
-        return None
-    source = RawSource(src_path, listed)
+    source = functools.cache(lambda: RawSource(src_path, listed))
     return produce(
-        identity(source.digest, drop_faulty_entries),
         index_path,
-        functools.partial(_build, source, drop_faulty_entries),
+        [src_path],
         file_existence_policy,
+        lambda: identity(source().digest, drop_faulty_entries),
+        lambda output_path: _build(source(), drop_faulty_entries, output_path),
     )
 
 

@@ -13,7 +13,7 @@ class RawSource:
 
     Attributes:
         path: the file.
-        digest: `sha256:<hex>` of the content that the stage's output is recorded for.
+        digest: `blake3:<hex>` of the content that the stage's output is recorded for.
     """
 
     def __init__(self, path: Path, listed: RawFile | None = None) -> None:

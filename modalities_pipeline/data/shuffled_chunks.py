@@ -8,11 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modalities_pipeline.data.files import (
-    FileExistencePolicy,
-    enforce_file_existence_policy,
-    refuse_output_among_inputs,
-)
+from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
 from modalities_pipeline.data.packed_inputs import (
     common_token_size,
@@ -94,18 +90,16 @@ def build_shuffled_chunk(
     from modalities_pipeline.data.pbin import PackedFile
 
     chunk_range(num_chunks, 0, chunk_id)
-    refuse_output_among_inputs(output_path, list(file_paths))
-    if enforce_file_existence_policy(output_path, file_existence_policy):
-        return None
-    digests = [input_digest_of(path) for path in file_paths]
-    files = [PackedFile(path) for path in file_paths]
     order = functools.partial(_shuffled, global_seed=global_seed) if shuffle else _in_order
-    return produce(
-        identity(digests, chunk_id, num_chunks, global_seed, shuffle, tokenizer_inputs(file_paths)),
-        output_path,
-        functools.partial(_build, files, chunk_id, num_chunks, order),
-        file_existence_policy,
-    )
+
+    def made_from() -> StageIdentity:
+        digests = [input_digest_of(path) for path in file_paths]
+        return identity(digests, chunk_id, num_chunks, global_seed, shuffle, tokenizer_inputs(file_paths))
+
+    def build(temporary: Path) -> BuildResult:
+        return _build([PackedFile(path) for path in file_paths], chunk_id, num_chunks, order, temporary)
+
+    return produce(output_path, file_paths, file_existence_policy, made_from, build)
 
 
 def _build(files: list[PackedFile], chunk_id: int, num_chunks: int, order: Order, output_path: Path) -> BuildResult:

@@ -7,11 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from modalities_pipeline.data.files import (
-    FileExistencePolicy,
-    enforce_file_existence_policy,
-    refuse_output_among_inputs,
-)
+from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import (
     BuildResult,
     Manifest,
@@ -96,40 +92,28 @@ def build_tokenized_pack(
     from modalities_pipeline.data.document_packer import DocumentPacker
 
     index_path = default_index_path(settings.src_path, settings.index_path)
-    if not settings.src_path.is_file():
-        raise DatasetNotFoundError(f"{settings.src_path} does not exist or is not a file.")
     if not index_path.is_file():
         raise DatasetNotFoundError(f"{index_path} does not exist. Create the raw index of {settings.src_path} first.")
-    refuse_output_among_inputs(settings.dst_path, [settings.src_path, index_path])
     details = tokenizer_details(tokenizer, settings.eod_token)
     extractor = TextExtractor(settings.jq_pattern)
-    if enforce_file_existence_policy(settings.dst_path, file_existence_policy):
-        return None
-    source = RawSource(settings.src_path, listed)
-    index_digest = index_digest or input_digest_of(index_path)
-    source.check_unchanged()
-    _refuse_stale_index(settings.src_path, source.digest, index_path)
-    packer = DocumentPacker(settings, tokenizer, details, extractor)
 
-    def build(output_path: Path) -> BuildResult:
+    def made_from() -> StageIdentity:
+        source = RawSource(settings.src_path, listed)
         source.check_unchanged()
-        result = packer.pack(index_path, output_path)
-        source.check_unchanged()
-        return result
-
-    return produce(
-        identity(
+        _refuse_stale_index(settings.src_path, source.digest, index_path)
+        return identity(
             source.digest,
-            index_digest,
+            index_digest or input_digest_of(index_path),
             details["tokenizer_fingerprint"],
             settings.jq_pattern,
             settings.eod_token,
             settings.on_bad_sample,
-        ),
-        settings.dst_path,
-        build,
-        file_existence_policy,
-    )
+        )
+
+    def build(temporary: Path) -> BuildResult:
+        return DocumentPacker(settings, tokenizer, details, extractor).pack(index_path, temporary)
+
+    return produce(settings.dst_path, [settings.src_path, index_path], file_existence_policy, made_from, build)
 
 
 def _refuse_stale_index(src_path: Path, src_digest: str, index_path: Path) -> None:

@@ -57,4 +57,4 @@ def build_generated_text(
             details={"samples": [dataclasses.asdict(sample) for sample in samples]},
         )
 
-    return produce(identity, output_dir, build, file_existence_policy)
+    return produce(output_dir, [hf_model_dir], file_existence_policy, lambda: identity, build)

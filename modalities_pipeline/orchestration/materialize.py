@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import dagster as dg
 
-from modalities_pipeline.data.files import FileExistencePolicy, digest_strings, output_lock, size_in_bytes
+from modalities_pipeline.data.files import FileExistencePolicy, digest_strings, hex_of, output_lock, size_in_bytes
 from modalities_pipeline.data.freshness import Action, Policy, decide
 from modalities_pipeline.data.manifest import Manifest, StageIdentity, digest_of, read_manifest
 from modalities_pipeline.exceptions import ModalitiesPipelineError, UserError
@@ -87,8 +87,8 @@ def user_errors_as_failures() -> Iterator[None]:
 
 def code_version(identity: StageIdentity) -> str:
     """Dagster's code version of a stage: its implementation's version and a hash of its settings."""
-    settings = dataclasses.replace(identity, inputs={}).fingerprint.removeprefix("sha256:")
-    return f"{identity.code_version}-{settings[:12]}"
+    settings = dataclasses.replace(identity, inputs={}).fingerprint
+    return f"{identity.code_version}-{hex_of(settings)[:12]}"
 
 
 def up_to_date_check(key: dg.AssetKey) -> dg.AssetCheckSpec:

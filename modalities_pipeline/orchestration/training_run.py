@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from modalities_pipeline.config.loader import YamlDocument, apply_overrides, load_yaml, resolve
-from modalities_pipeline.data.files import atomic_path
+from modalities_pipeline.data.files import atomic_path, hex_of
 from modalities_pipeline.data.manifest import Manifest, StageIdentity, is_intact, read_manifest
 from modalities_pipeline.exceptions import ConfigError, TrainingError
 from modalities_pipeline.orchestration.spec import ExperimentSpec
@@ -250,7 +250,7 @@ def _changes_weights(key: str) -> bool:
 
 def _runs_of(root: Path, fingerprint: str, and_new: bool = False) -> Iterator[TrainingRun]:
     """The folders of a fingerprint in order of their making: <16 digits>, <16 digits>_2, ...; then a new one."""
-    name = fingerprint.removeprefix("sha256:")[:16]
+    name = hex_of(fingerprint)[:16]
     number = 1
     while (folder := root / (name if number == 1 else f"{name}_{number}")).exists():
         yield TrainingRun(folder)

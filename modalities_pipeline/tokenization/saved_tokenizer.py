@@ -68,7 +68,7 @@ def build_saved_tokenizer(
         tokenizer.save(temporary)
         return BuildResult({"vocab_size": tokenizer.vocab_size}, details)
 
-    return produce(identity(component, eod_token), output_dir, build, file_existence_policy)
+    return produce(output_dir, [], file_existence_policy, lambda: identity(component, eod_token), build)
 
 
 def build_tokenizer(component: Mapping[str, Any]) -> TokenizerWrapper:

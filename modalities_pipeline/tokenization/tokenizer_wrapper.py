@@ -58,7 +58,7 @@ class TokenizerWrapper(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """`sha256:<hex>` of all that decides the ids of a text; the same wherever the tokenizer's files lie."""
+        """`blake3:<hex>` of all that decides the ids of a text; the same wherever the tokenizer's files lie."""
 
     @abstractmethod
     def save(self, output_dir: Path) -> None:

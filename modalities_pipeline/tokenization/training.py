@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from modalities_pipeline.data.files import FileExistencePolicy, enforce_file_existence_policy
+from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
 from modalities_pipeline.data.raw_files import RawFile
 from modalities_pipeline.data.raw_source import RawSource
 from modalities_pipeline.data.text_extraction import BadDocumentError, TextExtractor
-from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, UserError
+from modalities_pipeline.exceptions import DatasetFormatError, UserError
 from modalities_pipeline.tokenization.saved_tokenizer import STAGE, tokenizer_details
 from modalities_pipeline.tokenization.tokenizers import PreTrainedHFTokenizer
 
@@ -62,22 +62,18 @@ def train_tokenizer(
         )
     if not eod_token:
         raise UserError("eod_token must not be empty.")
-    for path in text_paths:
-        if not path.is_file():
-            raise DatasetNotFoundError(f"{path} does not exist or is not a file.")
     texts = _Texts(text_paths, TextExtractor(jq_pattern))
-    if enforce_file_existence_policy(output_dir, file_existence_policy):
-        return None
     entries: Sequence[RawFile | None] = [None] * len(text_paths) if listed is None else listed
-    sources = [RawSource(path, entry) for path, entry in zip(text_paths, entries, strict=True)]
+
+    def made_from() -> StageIdentity:
+        sources = [RawSource(path, entry) for path, entry in zip(text_paths, entries, strict=True)]
+        for source in sources:
+            source.check_unchanged()
+        return identity({source.path.name: source.digest for source in sources}, jq_pattern, vocab_size, eod_token)
 
     def build(temporary: Path) -> BuildResult:
         temporary.mkdir()
-        for source in sources:
-            source.check_unchanged()
         _train(texts, vocab_size, eod_token, temporary)
-        for source in sources:
-            source.check_unchanged()
         counts = {
             "vocab_size": vocab_size,
             "num_documents": texts.num_documents,
@@ -86,8 +82,7 @@ def train_tokenizer(
         }
         return BuildResult(dict(counts), tokenizer_details(PreTrainedHFTokenizer(str(temporary)), eod_token))
 
-    digests = {source.path.name: source.digest for source in sources}
-    return produce(identity(digests, jq_pattern, vocab_size, eod_token), output_dir, build, file_existence_policy)
+    return produce(output_dir, text_paths, file_existence_policy, made_from, build)
 
 
 class _Texts:

@@ -19,9 +19,9 @@ from modalities_pipeline.data.manifest import (
     produce,
     read_manifest,
 )
-from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, OutputExistsError
+from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, OutputExistsError, UserError
 
-IDENTITY = StageIdentity("stage", "1", {"vocab_size": 10}, {"source": "sha256:" + "a" * 64})
+IDENTITY = StageIdentity("stage", "1", {"vocab_size": 10}, {"source": "blake3:" + "a" * 64})
 
 
 def _build(content: str = "content") -> Callable[[Path], BuildResult]:
@@ -35,7 +35,7 @@ def _build(content: str = "content") -> Callable[[Path], BuildResult]:
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
     """A finished output with its manifest."""
-    produce(IDENTITY, tmp_path / "x", _build(), FileExistencePolicy.ERROR)
+    produce(tmp_path / "x", [], FileExistencePolicy.ERROR, lambda: IDENTITY, _build())
     return tmp_path / "x"
 
 
@@ -61,7 +61,7 @@ def test_a_manifest_tells_what_the_output_was_made_from(output: Path) -> None:
         StageIdentity("other", "1", IDENTITY.settings, IDENTITY.inputs),
         StageIdentity("stage", "2", IDENTITY.settings, IDENTITY.inputs),
         StageIdentity("stage", "1", {"vocab_size": 11}, IDENTITY.inputs),
-        StageIdentity("stage", "1", IDENTITY.settings, {"source": "sha256:b"}),
+        StageIdentity("stage", "1", IDENTITY.settings, {"source": "blake3:b"}),
         StageIdentity("stage", "1", IDENTITY.settings, {"other": IDENTITY.inputs["source"]}),
     ],
 )
@@ -82,16 +82,16 @@ def test_a_failing_rebuild_leaves_the_old_output_and_manifest(output: Path) -> N
 
     old = (output.read_bytes(), manifest_path(output).read_bytes())
     with pytest.raises(RuntimeError):
-        produce(IDENTITY, output, fail, FileExistencePolicy.OVERRIDE)
+        produce(output, [], FileExistencePolicy.OVERRIDE, lambda: IDENTITY, fail)
     assert (output.read_bytes(), manifest_path(output).read_bytes()) == old
 
 
 def test_producing_respects_the_file_existence_policy(output: Path) -> None:
     with pytest.raises(OutputExistsError):
-        produce(IDENTITY, output, _build("new"), FileExistencePolicy.ERROR)
-    assert produce(IDENTITY, output, _build("new"), FileExistencePolicy.SKIP) is None
+        produce(output, [], FileExistencePolicy.ERROR, lambda: IDENTITY, _build("new"))
+    assert produce(output, [], FileExistencePolicy.SKIP, lambda: IDENTITY, _build("new")) is None
     assert output.read_text() == "content"
-    manifest = produce(IDENTITY, output, _build("new"), FileExistencePolicy.OVERRIDE)
+    manifest = produce(output, [], FileExistencePolicy.OVERRIDE, lambda: IDENTITY, _build("new"))
     assert manifest is not None
     assert output.read_text() == "new"
     assert manifest.digest == digest_of(output) == _manifest(output).digest
@@ -103,7 +103,7 @@ def test_a_directory_is_an_output_like_any_other(tmp_path: Path) -> None:
         (temporary / "sub" / "file").write_text("content")
         return BuildResult()
 
-    manifest = produce(IDENTITY, tmp_path / "x", build, FileExistencePolicy.ERROR)
+    manifest = produce(tmp_path / "x", [], FileExistencePolicy.ERROR, lambda: IDENTITY, build)
     assert manifest is not None
     assert manifest.size_in_bytes == 7
     assert is_intact(tmp_path / "x", manifest)
@@ -114,15 +114,16 @@ def test_a_directory_is_an_output_like_any_other(tmp_path: Path) -> None:
 
 def test_digests_come_from_the_manifest_only_while_it_is_true(output: Path) -> None:
     path = manifest_path(output)
-    path.write_text(json.dumps({**json.loads(path.read_text()), "digest": "sha256:recorded"}))
-    assert digest_of(output) == "sha256:recorded"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "digest": "blake3:recorded"}))
+    assert digest_of(output) == "blake3:recorded"
     output.write_text("other content")
-    assert digest_of(output) != "sha256:recorded"
+    assert digest_of(output) != "blake3:recorded"
 
 
 def test_an_input_that_differs_from_its_manifest_is_refused(tmp_path: Path) -> None:
     output = tmp_path / "out"
-    produce(StageIdentity("raw_index", "1", {}, {}), output, _build("aaa"), FileExistencePolicy.ERROR)
+    identity = StageIdentity("raw_index", "1", {}, {})
+    produce(output, [], FileExistencePolicy.ERROR, lambda: identity, _build("aaa"))
     assert input_digest_of(output) == digest_of(output)
     output.write_text("bbb")
     with pytest.raises(DatasetFormatError, match=r"out is damaged: its bytes differ .*; materialize raw_index again"):
@@ -140,3 +141,54 @@ def test_a_manifest_that_is_not_utf8_counts_as_none(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("abc")
     manifest_path(tmp_path / "out").write_bytes(b'{"manifest_version": "\xff"}')
     assert read_manifest(tmp_path / "out") is None
+
+
+def test_all_missing_inputs_are_named_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match=r"one, .*two do not exist"):
+        produce(tmp_path / "x", [tmp_path / "one", tmp_path / "two"], FileExistencePolicy.ERROR, _never, _build())
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_among_the_inputs_is_refused_whatever_the_policy(output: Path) -> None:
+    """B008."""
+    other_spelling = output.parent / "d" / ".." / output.name
+    (output.parent / "d").mkdir()
+    with pytest.raises(UserError, match="also an input"):
+        produce(other_spelling, [output], FileExistencePolicy.OVERRIDE, _never, _build())
+    assert output.read_text() == "content"
+
+
+@pytest.mark.parametrize("change", ["grow", "vanish", "touch"])
+def test_an_input_that_changes_while_it_is_read_gives_no_output(tmp_path: Path, change: str) -> None:
+    source = tmp_path / "source"
+    source.write_text("abc")
+
+    def build(temporary: Path) -> BuildResult:
+        temporary.write_text("content")
+        if change == "vanish":
+            source.unlink()
+        elif change == "grow":
+            source.write_text("abcd")
+        else:
+            os.utime(source, ns=(0, 0))
+        return BuildResult()
+
+    with pytest.raises(DatasetFormatError, match="source changed while it was read"):
+        produce(tmp_path / "x", [source], FileExistencePolicy.ERROR, lambda: IDENTITY, build)
+    assert not [path for path in tmp_path.iterdir() if path.name not in ("source", ".x.lock")]
+
+
+def test_inputs_hashed_while_they_were_read_belong_to_the_identity(tmp_path: Path) -> None:
+    def build(temporary: Path) -> BuildResult:
+        temporary.write_text("content")
+        return BuildResult(input_digests={"source": "blake3:b"})
+
+    bare = StageIdentity("stage", "1", {}, {})
+    manifest = produce(tmp_path / "x", [], FileExistencePolicy.ERROR, lambda: bare, build)
+    assert manifest is not None
+    assert manifest.inputs == {"source": "blake3:b"}
+    assert manifest.fingerprint == StageIdentity("stage", "1", {}, {"source": "blake3:b"}).fingerprint
+
+
+def _never() -> StageIdentity:
+    pytest.fail("the identity was asked although nothing may be built")

@@ -114,7 +114,8 @@ def _packed_with(path: Path, fingerprint: str) -> Path:
         temporary.write_bytes(content)
         return BuildResult({}, details)
 
-    produce(StageIdentity("tokenized_pack", "1", {}, {}), path, build, FileExistencePolicy.OVERRIDE)
+    identity = StageIdentity("tokenized_pack", "1", {}, {})
+    produce(path, [], FileExistencePolicy.OVERRIDE, lambda: identity, build)
     return path
 
 

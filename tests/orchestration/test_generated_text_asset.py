@@ -46,9 +46,9 @@ def spec(tmp_path: Path) -> PipelineSpec:
         return BuildResult()
 
     model_dir = spec.layout.hf_model("tiny")
-    produce(StageIdentity("hf_model", "1", {}, {}), model_dir, build_model, FileExistencePolicy.ERROR)
+    produce(model_dir, [], FileExistencePolicy.ERROR, lambda: StageIdentity("hf_model", "1", {}, {}), build_model)
     identity = stage.identity(digest_of(model_dir), SETTINGS)
-    produce(identity, spec.layout.generated_text("tiny"), build_text, FileExistencePolicy.ERROR)
+    produce(spec.layout.generated_text("tiny"), [], FileExistencePolicy.ERROR, lambda: identity, build_text)
     return spec
 
 

@@ -39,7 +39,7 @@ class Pipeline:
         def build(policy: FileExistencePolicy) -> Manifest | None:
             self.built.append(name)
             text = f"{name} x {self.settings[name]['factor']}"
-            return produce(identity, self.output(name), lambda path: _write(path, text), policy)
+            return produce(self.output(name), [], policy, lambda: identity, lambda path: _write(path, text))
 
         return Job(name, identity, self.output(name), build)
 

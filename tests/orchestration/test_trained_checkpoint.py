@@ -77,7 +77,8 @@ class Experiment:
             return BuildResult(details={"num_token_ids": 4, "tokenizer_fingerprint": "one", **details})
 
         path = self.spec().layout.merged_pbin(corpus)
-        produce(StageIdentity("merged_pbin", "1", {}, {"x": corpus}), path, build, FileExistencePolicy.OVERRIDE)
+        identity = StageIdentity("merged_pbin", "1", {}, {"x": corpus})
+        produce(path, [], FileExistencePolicy.OVERRIDE, lambda identity=identity: identity, build)
 
     def spec(self) -> PipelineSpec:
         files = CorpusSpec(files=["none.jsonl"])
