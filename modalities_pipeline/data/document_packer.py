@@ -1,29 +1,33 @@
 """Writes the documents of a raw file as token ids, each ended by the end-of-document token."""
 
-import collections
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modalities_pipeline.data.jsonl import LargeFileLinesReader
+from modalities_pipeline.data.bad_documents import BadDocuments
+from modalities_pipeline.data.document_batches import DocumentBatch, DocumentBatches
+from modalities_pipeline.data.document_endings import end_documents
+from modalities_pipeline.data.encode_ahead import encode_ahead
 from modalities_pipeline.data.manifest import BuildResult
 from modalities_pipeline.data.pbin import PackedFileWriter, token_size_for_vocab
 from modalities_pipeline.data.progress_log import ProgressLog
 from modalities_pipeline.data.text_extraction import BadDocumentError, TextExtractor
 from modalities_pipeline.data.tokenized_pack import TokenizedPackSettings
 from modalities_pipeline.exceptions import DatasetFormatError
+from modalities_pipeline.tokenization.certification import ChosenEncoder, choose_encoder
+from modalities_pipeline.tokenization.encoders import Encoder, FlatTokens, temporary_environment
 from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
 
 logger = logging.getLogger(__name__)
 
-SKIP_REASONS = ("unreadable_line", "missing_text", "not_a_string", "empty_text")
-
-_MAX_BATCH_IN_BYTES = 16 << 20
-_MAX_REPORTED_SKIPS = 1000
+_MAX_BATCH_IN_BYTES = 1 << 19  # a fast encoder is slower on larger ones, which leave the core's cache
+_MAX_IN_SLOW_ENCODERS_IN_BYTES = 4 << 20  # a slow encoder needs some hundred bytes of memory per token
+_MIN_BATCH_IN_BYTES = 64 << 10
+_NUM_BIT_LENGTHS = 64
 
 
 class DocumentPacker:
@@ -41,115 +45,119 @@ class DocumentPacker:
         self._tokenizer_details = details
         self._eod_token_id: int = details["eod_token_id"]
         self._extractor = extractor
-        self._num_skipped = dict.fromkeys(SKIP_REASONS, 0)
-        self._skipped: list[dict[str, Any]] = []
-        self._num_by_bit_length: collections.Counter[int] = collections.Counter()
+        self._num_eod_tokens = 0
+        self._num_by_bit_length = np.zeros(_NUM_BIT_LENGTHS, dtype=np.int64)
 
     def pack(self, index_path: Path, output_path: Path) -> BuildResult:
         """Write the file and report counts."""
+        settings = self._settings
         token_size = token_size_for_vocab(max(self._tokenizer.vocab_size, self._tokenizer.num_token_ids))
-        num_eod_tokens = 0
         with (
-            LargeFileLinesReader(self._settings.src_path, index_path, encoding=None) as reader,
+            DocumentBatches(settings.src_path, index_path, self._extractor) as documents,
             PackedFileWriter(output_path, token_size) as writer,
+            ProgressLog(logger, f"Tokenizing {settings.src_path.name}", len(documents), "documents") as progress,
         ):
-            total = len(reader)
-            progress = ProgressLog(logger, f"Tokenizing {self._settings.src_path.name}", total, "documents")
-            for start, end in self._batches(reader):
-                for ids in self._token_ids(reader, start, end):
-                    writer.write_document(ids)
-                    num_eod_tokens += int(np.count_nonzero(ids == self._eod_token_id))
-                    self._num_by_bit_length[len(ids).bit_length()] += 1
-                progress.update(end)
-        counts: dict[str, int | float] = {
-            "num_documents_in": total,
-            "num_documents": writer.num_documents,
-            "num_skipped": sum(self._num_skipped.values()),
-            **{f"num_skipped_{reason}": number for reason, number in self._num_skipped.items()},
-            "num_tokens": writer.num_tokens,
-            "num_eod_tokens": num_eod_tokens,
-        }
-        if counts["num_documents"] + counts["num_skipped"] != total:
+            bad = BadDocuments(documents, settings.on_bad_sample)
+            may_be_fast = settings.tokenizer_backend == "auto"
+            chosen = choose_encoder(self._tokenizer, documents.sample() if may_be_fast else [], may_be_fast)
+            for batch, tokens in self._encoded(documents, chosen.encoder):
+                self._write(batch, tokens, documents, bad, writer)
+                progress.update(batch.end)
+        counts = self._counts(len(documents), writer, bad)
+        if counts["num_documents"] + counts["num_skipped"] != len(documents):
             raise RuntimeError(f"{output_path}: documents were lost while packing: {counts}.")
         if not writer.num_documents:
             raise DatasetFormatError(
-                f"{self._settings.src_path} has no documents"
-                + (f": all {total} lines were left out ({self._reasons()})" if total else "")
+                f"{settings.src_path} has no documents"
+                + (f": all {len(documents)} lines were left out ({bad.summary()})" if len(documents) else "")
                 + ". Remove it from the corpus, or write documents into it."
             )
-        return BuildResult(counts, self._details(token_size))
+        return BuildResult(counts, self._details(token_size, chosen, bad))
 
-    def _reasons(self) -> str:
-        return ", ".join(f"{reason}: {number}" for reason, number in self._num_skipped.items() if number)
+    def _encoded(self, documents: DocumentBatches, encoder: Encoder) -> Iterator[tuple[DocumentBatch, FlatTokens]]:
+        """The file's documents and their ids, encoded in as many threads as the settings allow."""
+        num_cpus = self._settings.num_cpus
+        max_bytes = _MAX_BATCH_IN_BYTES
+        if not encoder.is_fast:
+            max_bytes = min(max_bytes, max(_MIN_BATCH_IN_BYTES, _MAX_IN_SLOW_ENCODERS_IN_BYTES // num_cpus))
+        batches = documents.batches(self._settings.processing_batch_size, max_bytes)
+        with temporary_environment(encoder.environment):
+            yield from encode_ahead(encoder, batches, num_cpus)
 
-    def _details(self, token_size: int) -> dict[str, Any]:
+    def _write(
+        self,
+        batch: DocumentBatch,
+        tokens: FlatTokens,
+        documents: DocumentBatches,
+        bad: BadDocuments,
+        writer: PackedFileWriter,
+    ) -> None:
+        """Sort out the bad documents of a batch and write the others."""
+        is_empty = tokens.lengths == 0
+        faults, positions = list(batch.faults), batch.text_positions()
+        if is_empty.any():
+            no_tokens = BadDocumentError("empty_text", "the text has no tokens")
+            faults += [(positions[number], no_tokens) for number in np.flatnonzero(is_empty).tolist()]
+            faults.sort(key=lambda fault: fault[0])
+            positions = [positions[number] for number in np.flatnonzero(~is_empty).tolist()]
+            tokens = FlatTokens(tokens.ids, tokens.lengths[~is_empty])
+        for position, error in faults:
+            bad.add(position, error)
+        if not positions:
+            return
+        self._refuse_impossible_ids(tokens, positions, documents)
+        ended, lengths = end_documents(tokens, self._eod_token_id, self._tokenizer.padded_length, writer.dtype)
+        writer.write_flat(ended, lengths)
+        self._num_eod_tokens += int(np.count_nonzero(ended == self._eod_token_id))
+        self._num_by_bit_length += np.bincount(_bit_lengths(lengths), minlength=_NUM_BIT_LENGTHS)
+
+    def _refuse_impossible_ids(self, tokens: FlatTokens, positions: Sequence[int], documents: DocumentBatches) -> None:
+        """Casting an id that does not fit the token size would change it without a word."""
+        num_token_ids = self._tokenizer.num_token_ids
+        is_signed = np.issubdtype(tokens.ids.dtype, np.signedinteger)
+        if int(tokens.ids.max()) < num_token_ids and not (is_signed and int(tokens.ids.min()) < 0):
+            return
+        wrong = int(np.argmax((tokens.ids < 0) | (tokens.ids >= num_token_ids)))
+        document = int(np.searchsorted(np.cumsum(tokens.lengths), wrong, side="right"))
+        line, offset = documents.place_of(positions[document])
+        raise DatasetFormatError(
+            f"{self._settings.src_path}, line {line} (byte {offset}): the tokenizer gives the id {tokens.ids[wrong]}, "
+            f"but says it has {num_token_ids} ids only. Use a sound tokenizer."
+        )
+
+    def _counts(self, num_documents_in: int, writer: PackedFileWriter, bad: BadDocuments) -> dict[str, int | float]:
+        return {
+            "num_documents_in": num_documents_in,
+            "num_documents": writer.num_documents,
+            "num_skipped": bad.num_skipped,
+            **{f"num_skipped_{reason}": number for reason, number in bad.num_by_reason.items()},
+            "num_tokens": writer.num_tokens,
+            "num_eod_tokens": self._num_eod_tokens,
+        }
+
+    def _details(self, token_size: int, chosen: ChosenEncoder, bad: BadDocuments) -> dict[str, Any]:
         return {
             **self._tokenizer_details,
+            "tokenizer_backend": chosen.encoder.name,
+            "tokenizer_backend_version": chosen.encoder.version,
+            "tokenizer_backend_fallback_reason": chosen.fallback_reason,
             "token_size_in_bytes": token_size,
             "token_length_histogram": self._histogram(),
-            "skipped": self._skipped,
+            "skipped": bad.reported,
         }
 
     def _histogram(self) -> dict[str, list[int]]:
         """Documents by length in tokens; bin i holds lengths in [edges[i], edges[i + 1])."""
-        if not self._num_by_bit_length:
+        filled = np.flatnonzero(self._num_by_bit_length).tolist()
+        if not filled:
             return {"edges": [], "counts": []}
-        first, last = min(self._num_by_bit_length), max(self._num_by_bit_length)
-        bins = range(first, last + 1)
+        first, last = filled[0], filled[-1]
         return {
-            "edges": [1 << (bits - 1) for bits in (*bins, last + 1)],
-            "counts": [self._num_by_bit_length[bits] for bits in bins],
+            "edges": [1 << (bits - 1) for bits in range(first, last + 2)],
+            "counts": self._num_by_bit_length[first : last + 1].tolist(),
         }
 
-    def _batches(self, reader: LargeFileLinesReader) -> Iterator[tuple[int, int]]:
-        """Ranges of documents, bounded in number and (but for a single huge document) in bytes."""
-        start = num_bytes = 0
-        for position, length in enumerate(reader.index[:, 1].tolist()):
-            full = position - start == self._settings.processing_batch_size or num_bytes + length > _MAX_BATCH_IN_BYTES
-            if full and position > start:
-                yield start, position
-                start, num_bytes = position, 0
-            num_bytes += length
-        if start < len(reader):
-            yield start, len(reader)
 
-    def _token_ids(self, reader: LargeFileLinesReader, start: int, end: int) -> Iterator[NDArray[np.int64]]:
-        """The ids of the good documents of a range, each ended by the end-of-document token."""
-        positions, texts = [], []
-        for position in range(start, end):
-            try:
-                texts.append(self._extractor.extract(reader.line_bytes(position)))
-                positions.append(position)
-            except BadDocumentError as error:
-                self._handle_bad_document(reader, position, error)
-        for position, ids in zip(positions, self._tokenizer.tokenize_batch(texts), strict=True):
-            if not ids:
-                self._handle_bad_document(reader, position, BadDocumentError("empty_text", "the text has no tokens"))
-                continue
-            array = np.array(self._with_eod(ids), dtype=np.int64)
-            if not 0 <= int(array.min()) <= int(array.max()) < self._tokenizer.num_token_ids:
-                raise DatasetFormatError(
-                    f"{self._settings.src_path}, document {position}: the tokenizer gives ids from {array.min()} to "
-                    f"{array.max()}, but says it has {self._tokenizer.num_token_ids} ids only. Use a sound tokenizer."
-                )
-            yield array
-
-    def _with_eod(self, ids: list[int]) -> list[int]:
-        if ids[-1] == self._eod_token_id:
-            return ids
-        if len(ids) == self._tokenizer.padded_length:
-            # A text cut at the padded length keeps its length; one more token would shift all later fixed blocks.
-            return [*ids[:-1], self._eod_token_id]
-        return [*ids, self._eod_token_id]
-
-    def _handle_bad_document(self, reader: LargeFileLinesReader, position: int, error: BadDocumentError) -> None:
-        offset = int(reader.index[position, 0])
-        if self._settings.on_bad_sample == "error":
-            raise DatasetFormatError(
-                f"{self._settings.src_path}, line {reader.line_number(position)} (byte {offset}): {error}. Mend the "
-                "line, set jq_pattern to where the text is, or on_bad_sample: skip to leave such documents out and "
-                "count them."
-            ) from error
-        self._num_skipped[error.reason] += 1
-        if len(self._skipped) < _MAX_REPORTED_SKIPS:
-            self._skipped.append({"document": position, "byte_offset": offset, "reason": error.reason})
+def _bit_lengths(numbers: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Bits that each number needs: the binary exponent of its conversion to float, exact below 2^53."""
+    return np.frexp(numbers)[1]

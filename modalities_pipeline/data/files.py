@@ -208,7 +208,12 @@ def _read_lock(lock: TextIO) -> tuple[str, str]:
 
 def digest_file(path: Path) -> str:
     """`blake3:<hex>` of the bytes of a file; the same as the command `b3sum` prints."""
-    return _DIGEST_PREFIX + blake3.blake3().update_mmap(path).hexdigest()
+    return digest_of_hash(blake3.blake3().update_mmap(path))
+
+
+def digest_of_hash(content: blake3.blake3) -> str:
+    """`blake3:<hex>` of what was hashed while it was read or written."""
+    return _DIGEST_PREFIX + content.hexdigest()
 
 
 def digest_directory(path: Path) -> str:
@@ -223,7 +228,7 @@ def digest_strings(parts: list[str]) -> str:
     for part in parts:
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(8, "little") + encoded)
-    return _DIGEST_PREFIX + digest.hexdigest()
+    return digest_of_hash(digest)
 
 
 def shorten_digest(digest: str) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from modalities_pipeline.data.offset_table import OffsetTable, decode_offset_table, encode_offset_table
+import numpy as np
+
+from modalities_pipeline.data.offset_table import OffsetTable, decode_offset_table, write_offset_table
 from modalities_pipeline.data.raw_index import default_index_path
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 
@@ -14,7 +16,7 @@ _COUNT_BLOCK_IN_BYTES = 16 << 20
 
 
 def read_index(index_path: Path) -> OffsetTable:
-    """(offset, length) of every line in bytes, int64 of shape (n, 2); lengths exclude the LF.
+    """(offset, length) of every line in bytes; lengths exclude the LF.
 
     Raises:
         DatasetNotFoundError: there is no such file.
@@ -22,12 +24,17 @@ def read_index(index_path: Path) -> OffsetTable:
     """
     if not index_path.is_file():
         raise DatasetNotFoundError(f"{index_path} does not exist. Create the raw index first.")
-    return decode_offset_table(index_path.read_bytes(), index_path)
+    if not index_path.stat().st_size:
+        raise DatasetFormatError(f"{index_path} is empty. Create the raw index again.")
+    with open(index_path, "rb") as file:
+        content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+    return decode_offset_table(content, index_path)
 
 
 def write_index(index_path: Path, index: OffsetTable) -> None:
-    """Write an index, int64 of shape (n, 2)."""
-    index_path.write_bytes(encode_offset_table(index))
+    """Write an index."""
+    with open(index_path, "wb") as file:
+        write_offset_table(file, index)
 
 
 class LargeFileLinesReader:
@@ -54,7 +61,7 @@ class LargeFileLinesReader:
 
         Raises:
             DatasetNotFoundError: the file or its index does not exist.
-            DatasetFormatError: the file is empty, or the index points beyond its end.
+            DatasetFormatError: the file is empty, or the index is damaged or points beyond its end.
         """
         self.raw_data_path = Path(raw_data_path)
         self.index_path = default_index_path(self.raw_data_path, index_path)
@@ -65,15 +72,9 @@ class LargeFileLinesReader:
         size = self.raw_data_path.stat().st_size
         if not size:
             raise DatasetFormatError(f"{self.raw_data_path} is empty.")
-        if len(self.index) and int(self.index.sum(axis=1).max()) > size:
-            raise DatasetFormatError(
-                f"{self.index_path} points beyond the end of {self.raw_data_path} ({size} bytes): the file changed "
-                "after it was indexed. Create the raw index again."
-            )
+        self._check_index(size)
         if not use_sample_length_from_index:
-            starts = self.index[:, 0]
-            self.index[:-1, 1] = starts[1:] - starts[:-1]
-            self.index[-1:, 1] = size - starts[-1:]
+            self.index = self._up_to_the_next_line(size)
         with open(self.raw_data_path, "rb") as file:
             self._content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -95,16 +96,38 @@ class LargeFileLinesReader:
 
     def line_bytes(self, position: int) -> bytes:
         """The bytes of line `position`."""
-        offset, length = self.index[position].tolist()
+        offset, length = self.index[position]
         return self._content[offset : offset + length]
 
     def line_number(self, position: int) -> int:
         """Number of the physical line in the file, from 1; blank lines, which the index leaves out, count."""
-        offset = int(self.index[position, 0])
+        offset, _ = self.index[position]
         blocks = range(0, offset, _COUNT_BLOCK_IN_BYTES)
         return 1 + sum(
             self._content[start : min(start + _COUNT_BLOCK_IN_BYTES, offset)].count(b"\n") for start in blocks
         )
+
+    def _up_to_the_next_line(self, size: int) -> OffsetTable:
+        starts = self.index.offsets.astype(np.int64)
+        lengths = np.diff(starts, append=size)
+        if (lengths < 0).any():
+            raise DatasetFormatError(
+                f"{self.index_path} does not list the lines in their order, so that none can reach to the next one. "
+                "Create the raw index again, or use the lengths of the index."
+            )
+        return OffsetTable.from_arrays(starts, lengths)
+
+    def _check_index(self, size: int) -> None:
+        for offsets, lengths in self.index.blocks():
+            if int(offsets.min()) < 0 or int(lengths.min()) < 0:
+                raise DatasetFormatError(
+                    f"{self.index_path} holds negative numbers; it is damaged. Create the raw index again."
+                )
+            if (lengths > size - offsets).any():
+                raise DatasetFormatError(
+                    f"{self.index_path} points beyond the end of {self.raw_data_path} ({size} bytes): the file changed "
+                    "after it was indexed. Create the raw index again."
+                )
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,18 +10,21 @@ from typing import TYPE_CHECKING
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
 from modalities_pipeline.data.packed_inputs import (
-    common_token_size,
-    common_tokenizer_details,
     numbered_inputs,
+    open_packed_files,
+    packed_details,
     tokenizer_inputs,
 )
+from modalities_pipeline.data.progress_log import ProgressLog
 from modalities_pipeline.exceptions import DatasetNotFoundError, UserError
 
 if TYPE_CHECKING:
     from modalities_pipeline.data.pbin import PackedFile
 
+logger = logging.getLogger(__name__)
+
 STAGE = "merged_pbin"
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 
 
 def identity(input_digests: Sequence[str], tokenizer: Mapping[str, str] | None = None) -> StageIdentity:
@@ -42,8 +46,6 @@ def build_merged_pbin(
         UserError: there is no input, token sizes or tokenizers differ, or the target is an input.
         OutputExistsError: the target exists and the policy is ERROR.
     """
-    from modalities_pipeline.data.pbin import PackedFile
-
     paths = _expand(src_paths)
     if not paths:
         raise UserError(f"No .pbin file to merge into {target_path} (looked at: {', '.join(map(str, src_paths))}).")
@@ -52,7 +54,7 @@ def build_merged_pbin(
         paths,
         file_existence_policy,
         lambda: identity([input_digest_of(path) for path in paths], tokenizer_inputs(paths)),
-        lambda temporary: _build([PackedFile(path) for path in paths], temporary),
+        lambda temporary: _build(open_packed_files(paths), temporary),
     )
 
 
@@ -71,11 +73,18 @@ def _expand(src_paths: Sequence[Path]) -> list[Path]:
 def _build(files: list[PackedFile], output_path: Path) -> BuildResult:
     from modalities_pipeline.data.pbin import PackedFileWriter
 
-    token_size = common_token_size(files)
-    details = {"token_size_in_bytes": token_size, **common_tokenizer_details([file.path for file in files])}
-    with PackedFileWriter(output_path, token_size) as writer:
+    details = packed_details(files)
+    total = sum(file.data_length_in_bytes for file in files)
+    with (
+        PackedFileWriter(output_path, details["token_size_in_bytes"]) as writer,
+        ProgressLog(logger, f"Merging {len(files)} files", total, "bytes") as progress,
+    ):
+
+        def report(num_bytes_of_file: int) -> None:
+            progress.update(writer.num_tokens * writer.token_size_in_bytes + num_bytes_of_file)
+
         for file in files:
-            writer.write_file(file)
+            writer.write_file(file, report)
     counts: dict[str, int | float] = {
         "num_documents": writer.num_documents,
         "num_tokens": writer.num_tokens,

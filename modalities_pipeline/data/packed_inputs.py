@@ -1,4 +1,4 @@
-"""What several `.pbin` files must have in common to be put into one."""
+"""What the stages that read `.pbin` files have in common: opening them, and what they must agree in."""
 
 from __future__ import annotations
 
@@ -20,6 +20,20 @@ TOKENIZER_DETAILS = (
     "eod_token_id",
     "token_size_in_bytes",
 )
+
+
+def open_packed_files(paths: Sequence[Path]) -> list[PackedFile]:
+    """Open files of one token size; however many, because none is mapped before it is used.
+
+    Raises:
+        DatasetNotFoundError, DatasetFormatError: a file is missing or damaged.
+        UserError: there are no files, or their token sizes differ.
+    """
+    from modalities_pipeline.data.pbin import PackedFile
+
+    files = [PackedFile(path) for path in paths]
+    common_token_size(files)
+    return files
 
 
 def numbered_inputs(digests: Sequence[str]) -> dict[str, str]:
@@ -65,6 +79,16 @@ def common_tokenizer_details(paths: Sequence[Path]) -> dict[str, Any]:
                 f"{_short(common)} and {_short(details)}. Pack both with the same one."
             )
     return common
+
+
+def packed_details(files: Sequence[PackedFile]) -> dict[str, Any]:
+    """Details of a pack made of these files: their token size, and what is known of their tokenizer.
+
+    Raises:
+        UserError: token sizes, tokenizers or end-of-document tokens differ, or there are no files.
+    """
+    tokenizer = common_tokenizer_details([file.path for file in files])
+    return {**tokenizer, "token_size_in_bytes": common_token_size(files)}
 
 
 def tokenizer_inputs(paths: Sequence[Path]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Stage raw_files: which files a corpus consists of, and the digest of each. Cheap, so it runs every time."""
 
 import dataclasses
+import functools
 import glob
 import json
 import os
@@ -55,8 +56,9 @@ def find_raw_files(patterns: Sequence[str], base_dir: Path) -> list[Path]:
         UserError: a pattern matches no file, or two files have the same stem, so their outputs would have one name.
     """
     paths: set[Path] = set()
+    resolve = functools.cache(Path.resolve)  # thousands of files share a few folders
     for pattern in patterns:
-        files = {file.parent.resolve() / file.name for file in _matches(pattern, base_dir) if file.is_file()}
+        files = {resolve(file.parent) / file.name for file in _matches(pattern, base_dir) if file.is_file()}
         if not files:
             raise UserError(f"No file matches '{pattern}' (looked in {base_dir}). Mend the path in the corpus' files.")
         paths |= files
@@ -83,14 +85,14 @@ def build_raw_files(paths: Sequence[Path], output_path: Path) -> Manifest:
     digest does not change when a file is merely touched.
 
     Raises:
-        DatasetNotFoundError: a file does not exist.
+        DatasetNotFoundError: files do not exist.
         UserError: there are no files.
     """
     if not paths:
         raise UserError(f"The corpus of {output_path} has no raw files. Name at least one.")
-    for path in paths:
-        if not path.is_file():
-            raise DatasetNotFoundError(f"{path} does not exist or is not a file.")
+    missing = [str(path) for path in paths if not path.is_file()]
+    if missing:
+        raise DatasetNotFoundError(f"Not there, or not a file: {', '.join(missing)}. Mend the corpus' files.")
     old = read_manifest(output_path)
     if old is not None and not is_intact(output_path, old):
         old = None
@@ -150,6 +152,4 @@ def _known_digests(output_path: Path, manifest: Manifest) -> dict[tuple[str, int
 
 def _to_json(file: RawFile) -> dict[str, Any]:
     """An entry of the list; the time of change stands in the manifest."""
-    entry = {**dataclasses.asdict(file), "path": str(file.path)}
-    del entry["modified_at_in_ns"]
-    return entry
+    return {"name": file.name, "path": str(file.path), "size_in_bytes": file.size_in_bytes, "digest": file.digest}

@@ -2,15 +2,15 @@
 
 import array
 import functools
-import json
 import logging
-import mmap
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from modalities_pipeline.data.files import FileExistencePolicy
+from modalities_pipeline.data.json_lines import FAULT_REASONS, find_fault
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
 from modalities_pipeline.data.progress_log import ProgressLog
 from modalities_pipeline.data.raw_files import RawFile
@@ -20,10 +20,8 @@ from modalities_pipeline.exceptions import DatasetFormatError
 logger = logging.getLogger(__name__)
 
 STAGE = "raw_index"
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 
-_LF = 10
-_SCAN_BLOCK_IN_BYTES = 16 << 20
 _MAX_REPORTED_LINES = 100
 
 
@@ -46,6 +44,8 @@ def build_raw_index(
 ) -> Manifest | None:
     """Index the lines of a JSON-lines file; lines end at LF only, blank lines are passed over and counted.
 
+    The file is read once: checked, indexed and, unless its digest is known, hashed. Memory holds 16 bytes per document.
+
     Args:
         src_path: the raw file.
         index_path: the index; default: beside the raw file, with suffix `.idx`.
@@ -60,92 +60,109 @@ def build_raw_index(
         UserError: index and raw file are the same.
         OutputExistsError: the index exists and the policy is ERROR.
     """
-    index_path = default_index_path(src_path, index_path)
     source = functools.cache(lambda: RawSource(src_path, listed))
     return produce(
-        index_path,
+        default_index_path(src_path, index_path),
         [src_path],
         file_existence_policy,
-        lambda: identity(source().digest, drop_faulty_entries),
+        lambda: identity(source().known_digest or "taken while reading", drop_faulty_entries),
         lambda output_path: _build(source(), drop_faulty_entries, output_path),
     )
 
 
 def _build(source: RawSource, drop_faulty_entries: bool, output_path: Path) -> BuildResult:
+    # numpy is left to where it is used: Dagster loads this module with the definitions
+    from modalities_pipeline.data.jsonl import write_index
+    from modalities_pipeline.data.offset_table import OffsetTable
+
     source.check_unchanged()
-    result = _index(source.path, drop_faulty_entries, output_path)
-    source.check_unchanged()
+    if not source.size_in_bytes and not drop_faulty_entries:
+        raise DatasetFormatError(f"{source.path} is empty. Remove it from the corpus, or write documents into it.")
+    scan = _Scan(source, drop_faulty_entries)
+    with (
+        ProgressLog(logger, f"Indexing {source.path.name}", source.size_in_bytes, "bytes") as progress,
+        source.lines(progress.update) as lines,
+    ):
+        scan.read(lines)
+    result = scan.result()
+    write_index(output_path, OffsetTable.from_arrays(scan.offsets, scan.lengths))
     return result
 
 
-def _index(src_path: Path, drop_faulty_entries: bool, output_path: Path) -> BuildResult:
-    size = src_path.stat().st_size
-    if not size and not drop_faulty_entries:
-        raise DatasetFormatError(f"{src_path} is empty. Remove it from the corpus, or write documents into it.")
-    offsets, lengths, faulty_lines = array.array("q"), array.array("q"), []
-    num_lines = num_blank_lines = 0
-    progress = ProgressLog(logger, f"Indexing {src_path.name}", size, "bytes")
-    for offset, line in _lines(src_path, size):
-        num_lines += 1
+class _Scan:
+    """The documents, blank lines and faulty lines of one file."""
+
+    def __init__(self, source: RawSource, drop_faulty_entries: bool) -> None:
+        self._source = source
+        self._drop_faulty_entries = drop_faulty_entries
+        self.offsets = array.array("q")
+        self.lengths = array.array("q")
+        self._num_lines = self._num_blank_lines = 0
+        self._num_faulty_lines = dict.fromkeys(FAULT_REASONS, 0)
+        self._faulty_lines: list[dict[str, Any]] = []
+
+    def read(self, lines: Iterable[bytes]) -> None:
+        """Look at the lines of the file, each with its LF."""
+        offset = num_lines = 0
+        line, is_document = b"", False
+        parse, add_offset, add_length = orjson.loads, self.offsets.append, self.lengths.append
+        for num_lines, line in enumerate(lines, start=1):
+            try:
+                parse(line)
+                is_document = True
+            except orjson.JSONDecodeError:
+                is_document = self._is_document(line.removesuffix(b"\n"), num_lines, offset)
+            length = len(line)
+            if is_document:
+                add_offset(offset)
+                add_length(length - 1)
+            offset += length
+        if is_document and not line.endswith(b"\n"):
+            self.lengths[-1] += 1
+        self._num_lines = num_lines
+
+    def _is_document(self, line: bytes, line_number: int, offset: int) -> bool:
+        """Judge, and count, a line that the fast reader refuses; it may be blank, faulty, or neither."""
         if not line.strip():
-            num_blank_lines += 1
-            continue
-        fault = _fault(line)
+            self._num_blank_lines += 1
+            return False
+        fault = find_fault(line)
         if fault is None:
-            offsets.append(offset)
-            lengths.append(len(line))
-        elif drop_faulty_entries:
-            faulty_lines.append(num_lines)
-            logger.warning("%s, line %d (byte %d) left out: %s", src_path, num_lines, offset, fault)
-        else:
+            return True
+        place = f"{self._source.path}, line {line_number} (byte {offset})"
+        if not self._drop_faulty_entries:
+            cut_off = offset + len(line) == self._source.size_in_bytes
             raise DatasetFormatError(
-                f"{src_path}, line {num_lines} (byte {offset}): not valid JSON: {fault}. Mend the line, or set "
-                "on_bad_sample: skip (drop_faulty_entries) to leave such lines out and count them."
+                f"{place}: {fault.message}. "
+                + ("It has no line end: the file may have been cut off. " if cut_off else "")
+                + "Mend the line, or set on_bad_sample: skip (drop_faulty_entries) to leave such lines out and count "
+                "them."
             )
-        progress.update(offset + len(line))
-    if not len(offsets) and not drop_faulty_entries:
-        raise DatasetFormatError(f"{src_path} holds blank lines only, no document.")
-    import numpy as np
+        self._num_faulty_lines[fault.reason] += 1
+        if len(self._faulty_lines) < _MAX_REPORTED_LINES:
+            self._faulty_lines.append({"line": line_number, "byte_offset": offset, "reason": fault.reason})
+            logger.warning("%s left out: %s", place, fault.message)
+        return False
 
-    from modalities_pipeline.data.jsonl import write_index
+    def result(self) -> BuildResult:
+        """The counts; documents, blank and faulty lines must add up to the lines.
 
-    write_index(output_path, np.array([offsets, lengths], dtype=np.int64).T)
-    counts: dict[str, int | float] = {
-        "num_documents": len(offsets),
-        "num_lines": num_lines,
-        "num_blank_lines": num_blank_lines,
-        "num_faulty_lines": len(faulty_lines),
-        "source_size_in_bytes": size,
-    }
-    return BuildResult(counts, {"faulty_lines": faulty_lines[:_MAX_REPORTED_LINES]})
-
-
-def _lines(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes (without LF) of every line; a last line without LF counts, the end of the file is no line."""
-    import numpy as np
-
-    if not size:
-        return
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
-        start = 0
-        for block_start in range(0, size, _SCAN_BLOCK_IN_BYTES):
-            block = np.frombuffer(content[block_start : block_start + _SCAN_BLOCK_IN_BYTES], dtype=np.uint8)
-            for line_end in (np.flatnonzero(block == _LF) + block_start).tolist():
-                yield start, content[start:line_end]
-                start = line_end + 1
-        if start < size:
-            yield start, content[start:]
-
-
-def _fault(line: bytes) -> str | None:
-    """Why a line is no JSON text in UTF-8, or None; what `orjson` refuses and `json` takes (NaN, a BOM) is no fault."""
-    try:
-        orjson.loads(line)
-    except orjson.JSONDecodeError:
-        try:
-            json.loads(line.decode("utf-8-sig"))
-        except UnicodeDecodeError as error:
-            return f"byte {error.start} of the line is not UTF-8"
-        except (ValueError, RecursionError) as error:
-            return str(error)
-    return None
+        Raises:
+            DatasetFormatError: there is no document, and this is not tolerated.
+        """
+        num_faulty_lines = sum(self._num_faulty_lines.values())
+        if len(self.offsets) + self._num_blank_lines + num_faulty_lines != self._num_lines:
+            raise RuntimeError(f"{self._source.path}: lines were lost while indexing, a fault of this program.")
+        if not len(self.offsets) and not self._drop_faulty_entries:
+            raise DatasetFormatError(f"{self._source.path} holds blank lines only, no document.")
+        if num_faulty_lines:
+            logger.warning("%s: %d of %d lines left out", self._source.path, num_faulty_lines, self._num_lines)
+        counts: dict[str, int | float] = {
+            "num_documents": len(self.offsets),
+            "num_lines": self._num_lines,
+            "num_blank_lines": self._num_blank_lines,
+            "num_faulty_lines": num_faulty_lines,
+            **{f"num_faulty_lines_{reason}": number for reason, number in self._num_faulty_lines.items()},
+            "source_size_in_bytes": self._source.size_in_bytes,
+        }
+        return BuildResult(counts, {"faulty_lines": self._faulty_lines}, {"source": self._source.digest})

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
-from modalities_pipeline.data.packed_inputs import (
-    common_token_size,
-    common_tokenizer_details,
-    numbered_inputs,
-    tokenizer_inputs,
-)
+from modalities_pipeline.data.packed_inputs import numbered_inputs, open_packed_files, tokenizer_inputs
 from modalities_pipeline.exceptions import UserError
 
 if TYPE_CHECKING:
@@ -24,13 +19,8 @@ if TYPE_CHECKING:
 
     from modalities_pipeline.data.pbin import PackedFile
 
-    Places = NDArray[np.int64]  # (number of the file, position of the document), shape (n, 2)
-    Order = Callable[[list[PackedFile], int, int], Places]
-
 STAGE = "shuffled_chunks"
-CODE_VERSION = "1"
-
-_WRITE_BATCH_IN_DOCUMENTS = 1000
+CODE_VERSION = "2"
 
 
 def identity(
@@ -77,9 +67,9 @@ def build_shuffled_chunk(
 ) -> Manifest | None:
     """Cut every input into `num_chunks` shares, join the `chunk_id`-th ones and shuffle their documents.
 
-    All chunks together hold every document exactly once. Memory holds the indices of the inputs, not their tokens.
-    Without `global_seed` the order is another one each time. With `shuffle` False the chunk is a share of the inputs
-    joined one after the other, so that all chunks in order hold the documents in their order.
+    All chunks together hold every document exactly once. Without `global_seed` the order is another one each time. With
+    `shuffle` False the chunk is a share of the inputs joined one after the other, so that all chunks in order hold the
+    documents in their order. Memory holds some 30 bytes per document of the chunk.
 
     Raises:
         DatasetNotFoundError, DatasetFormatError: an input is missing or damaged.
@@ -87,65 +77,62 @@ def build_shuffled_chunk(
             output is an input.
         OutputExistsError: the output exists and the policy is ERROR.
     """
-    from modalities_pipeline.data.pbin import PackedFile
-
     chunk_range(num_chunks, 0, chunk_id)
-    order = functools.partial(_shuffled, global_seed=global_seed) if shuffle else _in_order
 
     def made_from() -> StageIdentity:
         digests = [input_digest_of(path) for path in file_paths]
         return identity(digests, chunk_id, num_chunks, global_seed, shuffle, tokenizer_inputs(file_paths))
 
     def build(temporary: Path) -> BuildResult:
-        return _build([PackedFile(path) for path in file_paths], chunk_id, num_chunks, order, temporary)
+        from modalities_pipeline.data.document_copy import Share, write_documents
+
+        files = open_packed_files(file_paths)
+        sizes = [_count_documents(file) for file in files]
+        cuts = (_cuts_of_each if shuffle else _cuts_of_all)(sizes, chunk_id, num_chunks)
+        shares = [Share(file, start, end) for file, (start, end) in zip(files, cuts, strict=True)]
+        num_documents = sum(share.num_documents for share in shares)
+        if not num_documents:
+            raise UserError(_no_documents(sizes, chunk_id, num_chunks, shuffle))
+        order = _order(num_documents, chunk_id, global_seed, shuffle)
+        return write_documents(shares, order, f"Writing chunk {chunk_id} of {num_chunks}", temporary)
 
     return produce(output_path, file_paths, file_existence_policy, made_from, build)
 
 
-def _build(files: list[PackedFile], chunk_id: int, num_chunks: int, order: Order, output_path: Path) -> BuildResult:
-    from modalities_pipeline.data.pbin import PackedFileWriter
-
-    token_size = common_token_size(files)
-    places = order(files, chunk_id, num_chunks)
-    if not len(places):
-        largest = max(file.num_documents for file in files)
-        raise UserError(
-            f"Chunk {chunk_id} of {num_chunks} has no documents: the largest of the {len(files)} inputs has {largest}. "
-            + (f"Use at most {largest} chunks." if largest else "Pack documents first.")
-        )
-    with PackedFileWriter(output_path, token_size) as writer:
-        for start in range(0, len(places), _WRITE_BATCH_IN_DOCUMENTS):
-            batch = places[start : start + _WRITE_BATCH_IN_DOCUMENTS].tolist()
-            writer.write_bytes([files[number].document_bytes(position) for number, position in batch])
-    counts: dict[str, int | float] = {"num_documents": writer.num_documents, "num_tokens": writer.num_tokens}
-    tokenizer = common_tokenizer_details([file.path for file in files])
-    return BuildResult(counts, {"token_size_in_bytes": token_size, **tokenizer})
+def _count_documents(file: PackedFile) -> int:
+    """Number of documents; the file is let go of, because there may be thousands."""
+    with file:
+        return file.num_documents
 
 
-def _shuffled(files: list[PackedFile], chunk_id: int, num_chunks: int, global_seed: int | None) -> Places:
-    """The `chunk_id`-th share of every file, shuffled."""
-    import numpy as np
+def _cuts_of_each(sizes: list[int], chunk_id: int, num_chunks: int) -> list[tuple[int, int]]:
+    """Start and end of the `chunk_id`-th share of every file; `sizes` are their numbers of documents."""
+    return [chunk_range(num_chunks, size, chunk_id) for size in sizes]
 
-    shares = [
-        _places(number, *chunk_range(num_chunks, file.num_documents, chunk_id)) for number, file in enumerate(files)
+
+def _cuts_of_all(sizes: list[int], chunk_id: int, num_chunks: int) -> list[tuple[int, int]]:
+    """Start and end, in every file, of the `chunk_id`-th share of all documents of all files, in their order."""
+    start, end = chunk_range(num_chunks, sum(sizes), chunk_id)
+    firsts = itertools.accumulate(sizes, initial=0)
+    return [
+        (min(max(start - first, 0), size), min(max(end - first, 0), size))
+        for first, size in zip(firsts, sizes, strict=False)
     ]
-    places = np.concatenate(shares)
-    seed = None if global_seed is None else calculate_hashed_seed([str(global_seed), str(chunk_id)])
-    np.random.default_rng(seed).shuffle(places)
-    return places
 
 
-def _in_order(files: list[PackedFile], chunk_id: int, num_chunks: int) -> Places:
-    """The `chunk_id`-th share of all documents of all files, in their order."""
+def _order(num_documents: int, chunk_id: int, global_seed: int | None, shuffle: bool) -> NDArray[np.int64]:
+    """The order of the documents of a chunk, a permutation of 0..num_documents-1."""
     import numpy as np
 
-    places = np.concatenate([_places(number, 0, file.num_documents) for number, file in enumerate(files)])
-    start, end = chunk_range(num_chunks, len(places), chunk_id)
-    return places[start:end]
+    order = np.arange(num_documents)
+    if shuffle:
+        seed = None if global_seed is None else calculate_hashed_seed([str(global_seed), str(chunk_id)])
+        np.random.default_rng(seed).shuffle(order)
+    return order
 
 
-def _places(number: int, start: int, end: int) -> Places:
-    """Documents `start` to `end` of file `number`."""
-    import numpy as np
-
-    return np.stack([np.full(end - start, number), np.arange(start, end)], axis=1)
+def _no_documents(sizes: list[int], chunk_id: int, num_chunks: int, shuffle: bool) -> str:
+    usable = max(sizes) if shuffle else sum(sizes)
+    what = f"the largest of the {len(sizes)} inputs has {usable}" if shuffle else f"the inputs have {usable}"
+    advice = f"Use at most {usable} chunks." if usable else "Pack documents first."
+    return f"Chunk {chunk_id} of {num_chunks} has no documents: {what}. {advice}"

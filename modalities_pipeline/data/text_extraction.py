@@ -1,6 +1,9 @@
 """The text of a document: what a jq pattern finds in a JSON line."""
 
+import contextlib
+import functools
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -31,12 +34,7 @@ class TextExtractor:
         Raises:
             ConfigError: it is no jq pattern.
         """
-        import jq
-
-        try:
-            self._program: Any = jq.compile(jq_pattern)
-        except ValueError as error:
-            raise ConfigError(f"jq_pattern '{jq_pattern}' cannot be compiled: {str(error).strip()}.") from error
+        self._program = _compiled(jq_pattern)
         self._jq_pattern = jq_pattern
         self._keys = jq_pattern[1:].split(".") if _KEY_PATH.fullmatch(jq_pattern) else None
 
@@ -47,13 +45,24 @@ class TextExtractor:
             BadDocumentError: the line is unreadable for jq, the pattern finds nothing, or not a string.
         """
         value = self._follow_keys(line)
-        if value is None:
-            value = self._run_jq(line)
-        if value is None:
-            raise BadDocumentError("missing_text", f"'{self._jq_pattern}' finds nothing{_keys_found(line)}")
-        if not isinstance(value, str):
-            raise BadDocumentError("not_a_string", f"'{self._jq_pattern}' gives {_kind(value)} instead of a string")
-        return value
+        return value if isinstance(value, str) else self._extract_with_jq(line)
+
+    def extract_all(self, lines: Sequence[bytes]) -> tuple[list[str], list[tuple[int, BadDocumentError]]]:
+        """The texts of the good ones of many lines, and (position, error) of each bad one, both in order."""
+        if self._keys is not None and len(self._keys) == 1:
+            key, parse = self._keys[0], orjson.loads
+            with contextlib.suppress(orjson.JSONDecodeError, LookupError, TypeError):
+                values = [parse(line)[key] for line in lines]
+                if all(type(value) is str for value in values):
+                    return values, []
+        texts: list[str] = []
+        faults: list[tuple[int, BadDocumentError]] = []
+        for position, line in enumerate(lines):
+            try:
+                texts.append(self.extract(line))
+            except BadDocumentError as error:
+                faults.append((position, error))
+        return texts, faults
 
     def _follow_keys(self, line: bytes) -> Any:
         """The value at a plain key path; None where jq has to judge."""
@@ -61,19 +70,33 @@ class TextExtractor:
             return None
         try:
             value = orjson.loads(line)
-        except orjson.JSONDecodeError:
+            for key in self._keys:
+                value = value[key]
+        except (orjson.JSONDecodeError, LookupError, TypeError):
             return None
-        for key in self._keys:
-            if not isinstance(value, dict):
-                return None
-            value = value.get(key)
         return value
 
-    def _run_jq(self, line: bytes) -> Any:
+    def _extract_with_jq(self, line: bytes) -> str:
         try:
-            return next(iter(self._program.input_text(line.decode())), None)
+            value = next(iter(self._program.input_text(line.decode())), None)
         except ValueError as error:
             raise BadDocumentError("unreadable_line", f"jq cannot read it: {str(error).strip()}") from error
+        if value is None:
+            raise BadDocumentError("missing_text", f"'{self._jq_pattern}' finds nothing{_keys_found(line)}")
+        if not isinstance(value, str):
+            raise BadDocumentError("not_a_string", f"'{self._jq_pattern}' gives {_kind(value)} instead of a string")
+        return value
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(jq_pattern: str) -> Any:
+    """The jq program of a pattern; compiling takes longer than packing a small file, so a program is kept."""
+    import jq
+
+    try:
+        return jq.compile(jq_pattern)
+    except ValueError as error:
+        raise ConfigError(f"jq_pattern '{jq_pattern}' cannot be compiled: {str(error).strip()}.") from error
 
 
 def _keys_found(line: bytes) -> str:

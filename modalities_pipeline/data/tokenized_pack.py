@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, FilePath
 
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import (
@@ -28,7 +28,7 @@ from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
 logger = logging.getLogger(__name__)
 
 STAGE = "tokenized_pack"
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 
 _PositiveInt = Annotated[int, Field(strict=True, ge=1)]
 
@@ -36,8 +36,22 @@ _PositiveInt = Annotated[int, Field(strict=True, ge=1)]
 class TokenizedPackSettings(BaseModel):
     """Section `settings` of a packing config.
 
-    The sizes of queues and the number of CPUs are those of Modalities' configs; they never change the output, and the
-    tokenizers' own threads take the place of the processes they describe.
+    Those of Modalities' configs, and two more: `on_bad_sample` and `tokenizer_backend`. The last five never change the
+    output.
+
+    Attributes:
+        src_path: the raw file.
+        dst_path: the `.pbin` file.
+        index_path: the raw file's index; default: beside it, with suffix `.idx`.
+        jq_pattern: where the text of a line is, for example `.text`.
+        eod_token: the end-of-document token.
+        on_bad_sample: "error" stops at a document without text; "skip" leaves it out and counts it.
+        tokenizer_backend: "auto" takes a fast backend where it proves to give the same ids; "reference" never does.
+        num_cpus: threads that may work at once. Threads, since the tokenizers' libraries let go of Python's lock:
+            they were measured to be as fast as processes, start at once, and cannot die alone.
+        processing_batch_size: documents that are tokenized at once, at most; a batch is also bounded in bytes.
+        raw_samples_queue_size: accepted and not needed: batches in flight are as many as threads, plus two.
+        processed_samples_queue_size: likewise.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -47,11 +61,23 @@ class TokenizedPackSettings(BaseModel):
     index_path: Path | None = None
     jq_pattern: str
     eod_token: str
+    on_bad_sample: Literal["error", "skip"] = "error"
+    tokenizer_backend: Literal["auto", "reference"] = "auto"
     num_cpus: _PositiveInt = Field(default_factory=lambda: os.cpu_count() or 1)
-    processing_batch_size: _PositiveInt = 1000  # documents tokenized at once
+    processing_batch_size: _PositiveInt = 10_000
     raw_samples_queue_size: _PositiveInt = 300
     processed_samples_queue_size: _PositiveInt = 300
-    on_bad_sample: Literal["error", "skip"] = "error"
+
+
+class PackConfigSettings(TokenizedPackSettings):
+    """Section `settings` of a packing config of Modalities: its files must exist, and its batch size is not optional.
+
+    Where settings are made by a program, `TokenizedPackSettings` leaves these faults to the errors of the stage.
+    """
+
+    src_path: FilePath
+    index_path: FilePath | None = None
+    processing_batch_size: _PositiveInt
 
 
 def identity(

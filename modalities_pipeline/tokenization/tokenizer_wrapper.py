@@ -3,6 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from modalities_pipeline.tokenization.encoders import Encoder
 
 
 class TokenizerWrapper(ABC):
@@ -15,6 +19,21 @@ class TokenizerWrapper(ABC):
     @abstractmethod
     def tokenize_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, each as `tokenize` gives them, but faster."""
+
+    def reference_encoder(self) -> "Encoder":
+        """An encoder of this tokenizer's own library: what the ids are is defined by it."""
+        from modalities_pipeline.tokenization.encoders import ListEncoder
+
+        return ListEncoder(self)
+
+    def fast_encoder(self) -> "Encoder | str":
+        """An encoder of another library that promises the same ids, or a sentence that says why there is none."""
+        return f"there is none for {type(self).__name__}"
+
+    @property
+    def added_tokens(self) -> list[str]:
+        """All tokens that are looked for in a text before it is split into words; the special ones among them."""
+        return self.special_tokens
 
     @abstractmethod
     def decode(self, token_ids: Sequence[int]) -> str:

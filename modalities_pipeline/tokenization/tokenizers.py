@@ -1,22 +1,27 @@
-"""Pretrained tokenizers of Hugging Face and SentencePiece. Their libraries are imported when a tokenizer is built."""
+"""Pretrained tokenizers, those of Hugging Face here. Their libraries are imported when a tokenizer is built."""
 
+import functools
 import json
 import logging
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from modalities_pipeline.config.component import ComponentConfig
-from modalities_pipeline.data.files import digest_file, digest_strings
-from modalities_pipeline.exceptions import ConfigError, DatasetNotFoundError, UnsupportedTokenizerError, UserError
+from modalities_pipeline.data.files import digest_strings
+from modalities_pipeline.exceptions import ConfigError, UnsupportedTokenizerError, UserError
+from modalities_pipeline.tokenization.hf_loading import calls_backend_directly, first_line, load_hf_tokenizer
+from modalities_pipeline.tokenization.sentencepiece_tokenizer import PreTrainedSPTokenizer, PreTrainedSPTokenizerConfig
 from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
+
+if TYPE_CHECKING:
+    from modalities_pipeline.tokenization.encoders import Encoder
 
 logger = logging.getLogger(__name__)
 
-SENTENCEPIECE_FILE_NAME = "tokenizer.model"
+_UNLIMITED = 10**20  # transformers pads and cuts at no limit from here on
 
 __all__ = [
     "PreTrainedHFTokenizer",
@@ -35,12 +40,6 @@ class PreTrainedHFTokenizerConfig(ComponentConfig):
     truncation: bool = False
     padding: bool | str = False
     special_tokens: dict[str, str | list[str] | tuple[str, ...]] | None = None
-
-
-class PreTrainedSPTokenizerConfig(ComponentConfig):
-    """Config of `PreTrainedSPTokenizer`."""
-
-    tokenizer_model_file: str
 
 
 class PreTrainedHFTokenizer(TokenizerWrapper):
@@ -68,16 +67,7 @@ class PreTrainedHFTokenizer(TokenizerWrapper):
             ConfigError: a special token's name is none of Hugging Face's.
             UnsupportedTokenizerError: a special token is not in the vocabulary.
         """
-        from transformers import AutoTokenizer
-
-        try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(pretrained_model_name_or_path)
-        except (OSError, ValueError) as error:
-            raise DatasetNotFoundError(
-                f"No Hugging Face tokenizer can be loaded from '{pretrained_model_name_or_path}' "
-                f"({_first_line(error)}). Name a folder with tokenizer.json and tokenizer_config.json, or a model of "
-                "the hub (needs network)."
-            ) from error
+        self.tokenizer: Any = load_hf_tokenizer(pretrained_model_name_or_path)
         self._flags = {"truncation": truncation, "padding": padding, "max_length": max_length}
         if special_tokens is not None:
             self._set_special_tokens(special_tokens)
@@ -90,7 +80,7 @@ class PreTrainedHFTokenizer(TokenizerWrapper):
         try:
             self.tokenizer.add_special_tokens(dict(special_tokens), replace_extra_special_tokens=False)
         except (AssertionError, ValueError, TypeError) as error:
-            raise ConfigError(f"special_tokens {dict(special_tokens)}: {_first_line(error)}.") from error
+            raise ConfigError(f"special_tokens {dict(special_tokens)}: {first_line(error)}.") from error
         if len(self.tokenizer) != old_size:
             raise UnsupportedTokenizerError(
                 f"special_tokens {dict(special_tokens)} would add {len(self.tokenizer) - old_size} tokens to a "
@@ -109,6 +99,38 @@ class PreTrainedHFTokenizer(TokenizerWrapper):
         if not texts:
             return []
         return self.tokenizer(list(texts), verbose=False, return_attention_mask=False, **self._flags)["input_ids"]
+
+    def reference_encoder(self) -> "Encoder":
+        """See `TokenizerWrapper`."""
+        from modalities_pipeline.tokenization.encoders import HuggingFaceEncoder
+
+        backend = self._prepared_backend()
+        return super().reference_encoder() if backend is None else HuggingFaceEncoder(backend)
+
+    def fast_encoder(self) -> "Encoder | str":
+        """See `TokenizerWrapper`."""
+        from modalities_pipeline.tokenization.fast_backend import fast_encoder_of
+
+        backend = self._prepared_backend()
+        if backend is None:
+            return f"{type(self.tokenizer).__name__} is not just a tokenizer.json"
+        return fast_encoder_of(backend)
+
+    @property
+    def added_tokens(self) -> list[str]:
+        """See `TokenizerWrapper`."""
+        return sorted(str(token) for token in self.tokenizer.added_tokens_decoder.values())
+
+    def _prepared_backend(self) -> Any:
+        """The `tokenizers.Tokenizer` that gives the ids, cutting and padding as `tokenize` does; None if none does."""
+        self.tokenize("")
+        if not calls_backend_directly(self.tokenizer):
+            return None
+        backend = self.tokenizer.backend_tokenizer
+        if self._flags["padding"] != "max_length":
+            # Padding to the longest text of a batch does nothing to a text alone.
+            backend.no_padding()
+        return backend
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """See `TokenizerWrapper`."""
@@ -132,8 +154,13 @@ class PreTrainedHFTokenizer(TokenizerWrapper):
     @property
     def padded_length(self) -> int | None:
         """See `TokenizerWrapper`."""
+        if self._flags["padding"] != "max_length":
+            return None
         max_length = self._flags["max_length"]
-        return max_length if self._flags["padding"] == "max_length" and isinstance(max_length, int) else None
+        if isinstance(max_length, int):
+            return max_length
+        limit = self.tokenizer.model_max_length
+        return limit if limit < _UNLIMITED else None
 
     def find_token_id(self, token: str) -> int | None:
         """See `TokenizerWrapper`."""
@@ -155,100 +182,29 @@ class PreTrainedHFTokenizer(TokenizerWrapper):
         return token_id in self._special_ids
 
     def fingerprint(self) -> str:
-        """See `TokenizerWrapper`."""
-        backend = getattr(self.tokenizer, "backend_tokenizer", None)
-        if backend is not None:
-            content = json.loads(backend.to_str())
-            # Each call sets both anew from the flags.
-            del content["truncation"], content["padding"]
-        else:
-            content = {"class": type(self.tokenizer).__name__, "vocabulary": sorted(self._vocabulary.items())}
+        """See `TokenizerWrapper`; computed once, so later changes of `tokenizer` itself are not seen."""
+        return self._fingerprint
+
+    @functools.cached_property
+    def _fingerprint(self) -> str:
         flags = {
             **self._flags,
             "model_max_length": self.tokenizer.model_max_length if self._flags["truncation"] else None,
         }
         special_tokens = {name: str(token) for name, token in self.tokenizer.special_tokens_map.items()}
-        parts = (content, special_tokens, self.special_tokens, flags)
-        return digest_strings([json.dumps(part, sort_keys=True, ensure_ascii=False) for part in parts])
+        parts = (special_tokens, self.special_tokens, flags)
+        return digest_strings(
+            [self._content(), *(json.dumps(part, sort_keys=True, ensure_ascii=False) for part in parts)]
+        )
+
+    def _content(self) -> str:
+        """Rules and vocabulary as text, without truncation and padding, which each call sets anew from the flags."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            return json.dumps([type(self.tokenizer).__name__, sorted(self._vocabulary.items())], ensure_ascii=False)
+        head, separator, rest = backend.to_str().partition('"added_tokens":')
+        return separator + rest if separator else head
 
     def save(self, output_dir: Path) -> None:
         """See `TokenizerWrapper`."""
         self.tokenizer.save_pretrained(output_dir)
-
-
-class PreTrainedSPTokenizer(TokenizerWrapper):
-    """A SentencePiece model; no beginning or end token is added."""
-
-    def __init__(self, tokenizer_model_file: str) -> None:
-        """Load the model.
-
-        Raises:
-            DatasetNotFoundError: there is no such file.
-            ConfigError: it is no SentencePiece model.
-        """
-        import sentencepiece
-
-        self._model_path = Path(tokenizer_model_file)
-        if not self._model_path.is_file():
-            raise DatasetNotFoundError(f"{tokenizer_model_file} does not exist. Name a SentencePiece .model file.")
-        self.tokenizer = sentencepiece.SentencePieceProcessor()
-        try:
-            self.tokenizer.Load(str(tokenizer_model_file))
-        except RuntimeError as error:
-            raise ConfigError(f"{tokenizer_model_file} is no SentencePiece model ({_first_line(error)}).") from error
-
-    def tokenize(self, text: str) -> list[int]:
-        """See `TokenizerWrapper`."""
-        return self.tokenizer.Encode(text)
-
-    def tokenize_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `TokenizerWrapper`."""
-        return self.tokenizer.Encode(list(texts))
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        """See `TokenizerWrapper`."""
-        return self.tokenizer.Decode(list(token_ids))
-
-    @property
-    def vocab_size(self) -> int:
-        """See `TokenizerWrapper`."""
-        return self.tokenizer.vocab_size()
-
-    @property
-    def num_token_ids(self) -> int:
-        """See `TokenizerWrapper`."""
-        return self.vocab_size
-
-    @property
-    def special_tokens(self) -> list[str]:
-        """See `TokenizerWrapper`: the model's control pieces."""
-        ids = range(self.vocab_size)
-        return sorted(self.tokenizer.IdToPiece(token_id) for token_id in ids if self.is_special_token_id(token_id))
-
-    def find_token_id(self, token: str) -> int | None:
-        """See `TokenizerWrapper`."""
-        token_id = self.tokenizer.PieceToId(token)
-        return token_id if self.tokenizer.IdToPiece(token_id) == token else None
-
-    def get_token_id(self, token: str) -> int:
-        """See `TokenizerWrapper`; the unknown piece does not stand for other tokens."""
-        token_id = self.find_token_id(token)
-        if token_id is None or token_id == self.tokenizer.unk_id():
-            raise UserError(f"The tokenizer has no token '{token}' (special tokens: {', '.join(self.special_tokens)}).")
-        return token_id
-
-    def is_special_token_id(self, token_id: int) -> bool:
-        """See `TokenizerWrapper`: control pieces are special."""
-        return self.tokenizer.IsControl(token_id)
-
-    def fingerprint(self) -> str:
-        """See `TokenizerWrapper`."""
-        return digest_strings(["sentencepiece", digest_file(self._model_path)])
-
-    def save(self, output_dir: Path) -> None:
-        """See `TokenizerWrapper`."""
-        shutil.copyfile(self._model_path, output_dir / SENTENCEPIECE_FILE_NAME)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from modalities_pipeline.data.files import FileExistencePolicy
+from modalities_pipeline.data.manifest import Manifest
 from modalities_pipeline.data.pbin import PackedFile, PackedFileWriter
+from modalities_pipeline.data.raw_index import build_raw_index
+from modalities_pipeline.data.tokenized_pack import TokenizedPackSettings, build_tokenized_pack
 from modalities_pipeline.exceptions import UserError
 from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
 
@@ -123,3 +127,19 @@ def write_lines(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Callable[..., Manifest]:
+    """Function (source, tokenizer, settings...) -> manifest; indexes the source if needed and packs it to `x.pbin`."""
+
+    def run(source: Path, tokenizer: TokenizerWrapper, **settings: Any) -> Manifest:
+        if "index_path" not in settings:
+            settings["index_path"] = tmp_path / f"{source.stem}.idx"
+            build_raw_index(source, settings["index_path"], FileExistencePolicy.SKIP)
+        values = {"src_path": source, "dst_path": tmp_path / "x.pbin", "jq_pattern": ".text", "eod_token": "\n"}
+        manifest = build_tokenized_pack(TokenizedPackSettings(**{**values, **settings}), tokenizer)
+        assert manifest is not None
+        return manifest
+
+    return run

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from modalities_pipeline.data.jsonl import LargeFileLinesReader
+from modalities_pipeline.data.jsonl import LargeFileLinesReader, write_index
+from modalities_pipeline.data.offset_table import OffsetTable
 from modalities_pipeline.data.raw_index import build_raw_index
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 
@@ -71,3 +72,46 @@ def test_an_empty_index_file_is_refused(write_lines: Callable[..., Path]) -> Non
     path.with_suffix(".idx").touch()
     with pytest.raises(DatasetFormatError, match=r"a\.idx"):
         LargeFileLinesReader(path)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [([(0, 1), (-1, 1)], "negative"), ([(0, -1)], "negative"), ([(2, 2**62)], "beyond"), ([(2**63 - 1, 1)], "beyond")],
+)
+def test_an_index_with_impossible_numbers_is_refused(
+    write_lines: Callable[..., Path], pairs: list[tuple[int, int]], message: str
+) -> None:
+    path = write_lines("a.jsonl", ["1", "2"])
+    path.with_suffix(".idx").write_bytes(pickle.dumps(pairs, protocol=4))
+    with pytest.raises(DatasetFormatError, match=rf"a\.idx.*{message}"):
+        LargeFileLinesReader(path)
+
+
+def test_an_index_in_another_order_gives_lines_by_its_own_lengths_only(write_lines: Callable[..., Path]) -> None:
+    path = write_lines("a.jsonl", ["1", "2", "3"])
+    path.with_suffix(".idx").write_bytes(pickle.dumps([(4, 1), (0, 1)], protocol=4))
+    with LargeFileLinesReader(path) as reader:
+        assert list(reader) == ["3", "1"]
+    with pytest.raises(DatasetFormatError, match="in their order"):
+        LargeFileLinesReader(path, use_sample_length_from_index=False)
+
+
+def test_large_indices_are_used_where_they_lie(tmp_path: Path) -> None:
+    """B009."""
+    number = 70_000
+    (tmp_path / "a.jsonl").write_bytes(b"1\n" * number)
+    write_index(tmp_path / "a.idx", OffsetTable.from_arrays(range(0, 2 * number, 2), [1] * number))
+    assert pickle.loads((tmp_path / "a.idx").read_bytes())[-1] == (2 * number - 2, 1)
+    for uses_lengths, line in ((True, "1"), (False, "1\n")):
+        with LargeFileLinesReader(tmp_path / "a.jsonl", use_sample_length_from_index=uses_lengths) as reader:
+            assert len(reader) == number
+            assert reader[-1] == reader[number - 1] == line
+            assert reader.line_number(-1) == number
+
+
+def test_a_reader_of_an_index_without_lines_is_empty(write_lines: Callable[..., Path]) -> None:
+    path = write_lines("a.jsonl", [""])
+    write_index(path.with_suffix(".idx"), OffsetTable.from_arrays([], []))
+    for uses_lengths in (True, False):
+        with LargeFileLinesReader(path, use_sample_length_from_index=uses_lengths) as reader:
+            assert list(reader) == []

@@ -1,16 +1,18 @@
 """Merging packed files."""
 
+import itertools
 import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, StageIdentity, digest_of, produce, record
 from modalities_pipeline.data.merged_pbin import build_merged_pbin, identity
-from modalities_pipeline.data.pbin import PackedFile
+from modalities_pipeline.data.pbin import PackedFile, PackedFileWriter
 from modalities_pipeline.data.shuffled_chunks import build_shuffled_chunk
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, OutputExistsError, UserError
 
@@ -41,18 +43,56 @@ def test_one_input_is_copied_byte_for_byte(tmp_path: Path, vectors: Path) -> Non
     assert (tmp_path / "x.pbin").read_bytes() == (vectors / "chunk_0.pbin").read_bytes()
 
 
-def test_a_merged_file_of_modalities_is_refused_where_its_index_is_impossible(
-    tmp_path: Path, write_pbin: Callable[..., Path]
+def test_a_merged_file_of_modalities_is_refused_with_the_advice_to_repair_it(
+    tmp_path: Path, vectors: Path, write_pbin: Callable[..., Path]
 ) -> None:
-    """B023: offsets of the second input are 12 bytes too low, here below zero."""
+    """B023: offsets of the second input are 12 bytes too low, in the first file here below zero."""
     path = write_pbin("a.pbin", [[1], [2]])
-    with PackedFile(path) as file:
-        data = bytes(file.data)
-    header = path.read_bytes()[:12]
-    path.write_bytes(header + data + pickle.dumps([(0, 2), (-10, 2)], protocol=4))
-    with pytest.raises(DatasetFormatError, match="Merge the inputs again"):
-        build_merged_pbin([path], tmp_path / "x.pbin")
+    path.write_bytes(path.read_bytes()[:16] + pickle.dumps([(0, 2), (-10, 2)], protocol=4))
+    for source in (path, vectors / "merged_upstream.pbin"):
+        with pytest.raises(DatasetFormatError, match=r"[Rr]epair it"):
+            build_merged_pbin([source], tmp_path / "x.pbin")
+        with pytest.raises(DatasetFormatError, match=r"[Rr]epair it"):
+            build_shuffled_chunk([source], tmp_path / "x.pbin", 0, 1)
     assert not (tmp_path / "x.pbin").exists()
+
+
+@pytest.mark.parametrize("token_size", [1, 2, 4])
+def test_the_token_size_is_kept(
+    tmp_path: Path, write_pbin: Callable[..., Path], read_documents: ReadDocuments, token_size: int
+) -> None:
+    """B014."""
+    build_merged_pbin([write_pbin("a.pbin", [[1], [2]], token_size)], tmp_path / "x.pbin")
+    with PackedFile(tmp_path / "x.pbin") as file:
+        assert file.token_size_in_bytes == token_size
+    assert read_documents(tmp_path / "x.pbin") == [[1], [2]]
+
+
+def test_a_file_that_is_listed_and_lies_in_a_listed_folder_is_taken_twice(
+    tmp_path: Path, write_pbin: Callable[..., Path], read_documents: ReadDocuments
+) -> None:
+    (tmp_path / "in").mkdir()
+    path = write_pbin("in/a.pbin", [[1], [2]])
+    build_merged_pbin([path, tmp_path / "in"], tmp_path / "x.pbin")
+    assert read_documents(tmp_path / "x.pbin") == [[1], [2], [1], [2]]
+
+
+def test_large_and_small_indices_are_merged_and_memory_holds_neither(tmp_path: Path) -> None:
+    """B009, B023."""
+    sizes = [70_000, 10, 66_000]
+    for number, size in enumerate(sizes):
+        with PackedFileWriter(tmp_path / f"{number}.pbin", 2) as writer:
+            lengths = np.arange(size, dtype=np.int64) % 3
+            writer.write_flat(np.full(int(lengths.sum()), number, dtype=np.uint16), lengths)
+    build_merged_pbin([tmp_path / f"{number}.pbin" for number in range(3)], tmp_path / "x.pbin")
+    with PackedFile(tmp_path / "x.pbin") as file:
+        file.check_index()
+        assert file.num_documents == sum(sizes)
+        starts = [0, *itertools.accumulate(sizes)]
+        for number, (start, size) in enumerate(zip(starts, sizes, strict=False)):
+            for position in (0, 2, size - 1):
+                assert file.document(start + position).tolist() == [number] * (position % 3)
+    assert len(pickle.loads((tmp_path / "x.pbin").read_bytes()[12 + file.data_length_in_bytes :])) == sum(sizes)
 
 
 def test_a_folder_stands_for_its_files_sorted_by_path(

@@ -1,7 +1,5 @@
-"""The `.pbin` format."""
+"""Reading `.pbin` files."""
 
-import json
-import os
 import pickle
 import struct
 from collections.abc import Callable
@@ -11,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modalities_pipeline.data.offset_table import decode_offset_table, encode_offset_table
 from modalities_pipeline.data.pbin import PackedFile, PackedFileWriter, token_size_for_vocab
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, UserError
 
@@ -19,25 +16,6 @@ from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundEr
 def _pbin(data: bytes, index: object, token_size: int = 2, data_length: int | None = None) -> bytes:
     length = len(data) if data_length is None else data_length
     return struct.pack("<QI", length, token_size) + data + pickle.dumps(index, protocol=4)
-
-
-def _write(path: Path, documents: list[list[int]], token_size: int) -> bytes:
-    with PackedFileWriter(path, token_size) as writer:
-        for document in documents:
-            writer.write_document(document)
-    return path.read_bytes()
-
-
-def test_the_writer_makes_exactly_the_bytes_of_modalities(tmp_path: Path, vectors: Path) -> None:
-    cases = [case for case in json.loads((vectors / "writer.json").read_text()) if case["token_size_in_bytes"]]
-    good = [case for case in cases if "hex" in case]
-    bad = [case for case in cases if "error" in case and case["docs"]]
-    assert (len(good), len(bad)) == (3, 3)
-    for case in good:
-        assert _write(tmp_path / "x.pbin", case["docs"], case["token_size_in_bytes"]).hex() == case["hex"]
-    for case in bad:
-        with pytest.raises(ValueError, match=r"x\.pbin"):
-            _write(tmp_path / "x.pbin", case["docs"], case["token_size_in_bytes"])
 
 
 def test_a_file_without_documents_is_valid_and_has_17_bytes(
@@ -61,30 +39,13 @@ def test_documents_come_back_as_they_were_written_at_every_token_size(
     with PackedFile(path) as file:
         assert (file.num_tokens, file.num_documents, file.token_size_in_bytes) == (5, 4, token_size)
         assert file.tokens.dtype == np.dtype(f"<u{token_size}")
-        assert file.index.dtype == np.int64
+        extents_in_tokens = [(0, 3), (3, 0), (3, 1), (4, 1)]
+        assert list(file.index) == [(offset * token_size, length * token_size) for offset, length in extents_in_tokens]
         assert file.document(-1).tolist() == [5]
         with pytest.raises(ValueError, match="read-only"):
             file.tokens[0] = 1
         with pytest.raises(IndexError):
             file.document(4)
-
-
-def test_an_id_that_does_not_fit_the_token_size_is_refused_and_never_wrapped(tmp_path: Path) -> None:
-    """B011."""
-    with pytest.raises(DatasetFormatError, match="70000"):
-        _write(tmp_path / "x.pbin", [[1, 70000]], 2)
-
-
-def test_an_interrupted_writer_leaves_no_file_that_can_be_read(tmp_path: Path) -> None:
-    def interrupted() -> None:
-        with PackedFileWriter(tmp_path / "x.pbin", 2) as writer:
-            writer.write_document([1, 2])
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    with pytest.raises(DatasetFormatError):
-        PackedFile(tmp_path / "x.pbin")
 
 
 def test_token_size_follows_the_vocabulary(expected: dict[str, Any]) -> None:
@@ -108,10 +69,13 @@ def test_token_size_follows_the_vocabulary(expected: dict[str, Any]) -> None:
         (_pbin(bytes(4), [(0, 4)], token_size=3), "3 bytes per token"),
         (_pbin(bytes(4), [(0, 4)], token_size=0), "0 bytes per token"),
         (_pbin(bytes(5), [(0, 4)]), "no multiple"),
-        (_pbin(bytes(4), [(0, 6)]), "beyond the data"),
+        (_pbin(bytes(4), [(0, 6)]), "beyond the 4 bytes"),
         (_pbin(bytes(4), [(1, 2)]), "cuts a token"),
         (_pbin(bytes(4), [(-2, 4)]), "negative"),
-        (_pbin(bytes(4), [(12, 2), (14, 2)]), "very old versions"),
+        (_pbin(bytes(4), [(0, -2)]), "negative"),
+        (_pbin(bytes(4), [(-(2**63), 4)]), "negative"),
+        (_pbin(bytes(4), [(2, 2**63 - 1)]), "beyond the 4 bytes"),
+        (_pbin(bytes(8), [(12, 2), (2, 2), (18, 2)]), "very old versions"),
         (_pbin(bytes(4), {"a": 1}), "not a list"),
         (_pbin(bytes(4), [(0, 2.0)]), "not a list"),
         (_pbin(bytes(4), [(0, True)]), "not a list"),
@@ -125,36 +89,80 @@ def test_a_damaged_file_is_refused_with_its_name_and_the_reason(tmp_path: Path, 
     path = tmp_path / "damaged.pbin"
     path.write_bytes(content)
     with pytest.raises(DatasetFormatError, match=message) as caught, PackedFile(path) as file:
-        _ = file.index
+        file.check_index()
     assert str(path) in str(caught.value)
+
+
+def test_opening_reads_no_index_and_reading_a_document_checks_only_its_own_entry(tmp_path: Path) -> None:
+    path = tmp_path / "x.pbin"
+    path.write_bytes(_pbin(bytes(4), [(0, 2), (2, 200), (1, 2), (2, 2), (0, 0)]))
+    with PackedFile(path) as file:
+        assert file.num_tokens == 2
+        assert "index" not in vars(file)
+        assert file.document(0).tolist() == [0]
+        assert file.document_bytes(-2) == bytes(2)
+        for position, message in ((1, r"document 1.*beyond"), (2, r"document 2.*cuts"), (-3, "cuts")):
+            for read in (file.document, file.document_bytes):
+                with pytest.raises(DatasetFormatError, match=message):
+                    read(position)
+    path.write_bytes(_pbin(bytes(4), "no index"))
+    with PackedFile(path) as file:
+        assert file.tokens.tolist() == [0, 0]
+        with pytest.raises(DatasetFormatError, match="not a list"):
+            _ = file.num_documents
+
+
+def test_offsets_counted_from_the_start_of_the_file_are_converted(tmp_path: Path) -> None:
+    """The layout of very old versions of Modalities."""
+    path = tmp_path / "x.pbin"
+    path.write_bytes(_pbin(bytes(range(8)), [(12, 2), (14, 4), (18, 2)]))
+    with PackedFile(path) as file:
+        file.check_index()
+        assert list(file.index) == [(0, 2), (2, 4), (6, 2)]
+        assert bytes(file.document_bytes(1)) == bytes([2, 3, 4, 5])
+
+
+def test_documents_may_lie_in_any_order_and_overlap(tmp_path: Path) -> None:
+    path = tmp_path / "x.pbin"
+    path.write_bytes(_pbin(bytes(range(8)), [(4, 4), (0, 4), (2, 4), (8, 0)]))
+    with PackedFile(path) as file:
+        file.check_index()
+        assert [bytes(file.document_bytes(position))[:1] for position in range(4)] == [b"\4", b"\0", b"\2", b""]
+
+
+def test_a_file_merged_by_modalities_is_not_trusted_even_where_its_index_is_possible(vectors: Path) -> None:
+    """B023."""
+    with PackedFile(vectors / "merged_upstream.pbin") as file, pytest.raises(DatasetFormatError, match="Repair it"):
+        file.check_index()
+
+
+@pytest.mark.parametrize("number", [100, 70_000])
+def test_views_outlive_the_file_and_a_closed_file_comes_back_when_it_is_used(tmp_path: Path, number: int) -> None:
+    with PackedFileWriter(tmp_path / "x.pbin", 2) as writer:
+        writer.write_flat(np.full(number, 7, dtype=np.uint16), np.ones(number, dtype=np.int64))
+    with PackedFile(tmp_path / "x.pbin") as file:
+        first, table = file.document(0), file.index
+    assert not {"tokens", "index"} & vars(file).keys()
+    assert (first.tolist(), table[-1]) == ([7], (2 * number - 2, 2))
+    assert (file.document(-1).tolist(), file.num_documents, len(file.tokens)) == ([7], number, number)
+
+
+def test_a_file_that_was_replaced_since_it_was_opened_is_not_mixed_with_the_new_one(
+    tmp_path: Path, write_pbin: Callable[..., Path]
+) -> None:
+    """B007."""
+    file = PackedFile(write_pbin("a.pbin", [[1]]))
+    write_pbin("b.pbin", [[2, 2]]).replace(tmp_path / "a.pbin")
+    with pytest.raises(DatasetFormatError, match=r"a\.pbin changed while it was read"):
+        file.document(0)
+    (tmp_path / "a.pbin").unlink()
+    with pytest.raises(DatasetNotFoundError, match=r"a\.pbin was deleted while it was read"):
+        _ = file.tokens
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetNotFoundError, match=r"nowhere\.pbin"):
         PackedFile(tmp_path / "nowhere.pbin")
-
-
-class _Harmful:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self._path),)
-
-
-def test_reading_an_index_never_runs_code_from_the_file(tmp_path: Path) -> None:
-    harmful = pickle.dumps([(0, _Harmful(tmp_path / "made_by_the_index"))], protocol=4)
-    with pytest.raises(DatasetFormatError, match="never needs"):
-        decode_offset_table(harmful, tmp_path / "x.idx")
-    assert not (tmp_path / "made_by_the_index").exists()
-
-
-def test_offsets_do_not_overflow_32_bits(tmp_path: Path) -> None:
-    """B024."""
-    table = np.array([[2**31 - 2, 4], [2**31 + 2, 2**40]], dtype=np.int64)
-    content = encode_offset_table(table)
-    assert pickle.loads(content) == [(2**31 - 2, 4), (2**31 + 2, 2**40)]
-    assert decode_offset_table(content, tmp_path / "x").tolist() == table.tolist()
 
 
 def test_a_packed_file_can_be_sent_to_another_process(write_pbin: Callable[..., Path]) -> None:

@@ -82,6 +82,22 @@ def test_only_files_that_changed_are_read_again(
     assert len(build_raw_files(paths[:1], output).inputs) == 1
 
 
+def test_adding_a_file_to_a_thousand_reads_that_file_only(tmp_path: Path, hashed: list[str]) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(1000):
+        (tmp_path / "in" / f"{number:04}.jsonl").write_text("1\n")
+    build_raw_files(find_raw_files(["in/*"], tmp_path), tmp_path / "raw_files.json")
+    assert len(hashed) == 1000
+    hashed.clear()
+    (tmp_path / "in" / "new.jsonl").write_text("2\n")
+    paths = find_raw_files(["in/*"], tmp_path)
+    manifest = build_raw_files(paths, tmp_path / "raw_files.json")
+    assert hashed == ["new.jsonl"]
+    assert manifest.counts["num_files"] == 1001
+    assert build_raw_files(paths, tmp_path / "raw_files.json") == manifest
+    assert hashed == ["new.jsonl"]
+
+
 def test_touching_a_file_changes_nothing(tmp_path: Path, write_lines: Callable[..., Path], hashed: list[str]) -> None:
     paths = [write_lines("a.jsonl", ["1"])]
     first = build_raw_files(paths, tmp_path / "raw_files.json")
@@ -93,8 +109,8 @@ def test_touching_a_file_changes_nothing(tmp_path: Path, write_lines: Callable[.
 
 
 def test_missing_files_and_lists_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match=r"nowhere\.jsonl"):
-        build_raw_files([tmp_path / "nowhere.jsonl"], tmp_path / "raw_files.json")
+    with pytest.raises(DatasetNotFoundError, match=r"nowhere\.jsonl.*lost\.jsonl"):
+        build_raw_files([tmp_path / "nowhere.jsonl", tmp_path / "lost.jsonl"], tmp_path / "raw_files.json")
     with pytest.raises(UserError, match="no raw files"):
         build_raw_files([], tmp_path / "raw_files.json")
     with pytest.raises(DatasetNotFoundError, match="Materialize raw_files"):

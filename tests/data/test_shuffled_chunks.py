@@ -34,15 +34,26 @@ def test_chunks_are_byte_for_byte_those_of_modalities(tmp_path: Path, vectors: P
         assert output.read_bytes() == (vectors / vector["expect"]["file"]).read_bytes()
 
 
+def test_chunks_that_modalities_refuses_are_refused(tmp_path: Path, vectors: Path, expected: dict[str, Any]) -> None:
+    """B029, B014."""
+    for name, message in (("no_samples", "Use at most 2 chunks"), ("mixed_token_sizes", "bytes per token")):
+        vector = expected[f"chunk_pbin/{name}"]
+        assert vector["expect"]["error"] == "ValueError"
+        inputs = [vectors / input_name for input_name in vector["inputs"]]
+        parameters = {key: vector["params"][key] for key in ("chunk_id", "num_chunks", "global_seed")}
+        with pytest.raises(ValueError, match=message):
+            build_shuffled_chunk(inputs, tmp_path / "x.pbin", **parameters)
+
+
 def test_seeds_and_orders_are_those_of_modalities(expected: dict[str, Any]) -> None:
     """B028: numpy does not promise its streams, so a version that changes them is noticed here."""
     for strings, seed in expected["hashed_seed"]["expect"]["table"]:
         assert calculate_hashed_seed(strings) == seed
     assert calculate_hashed_seed(["42", "1"], max_seed=1000) == 668
     for length, seed, order in expected["list_shuffle"]["expect"]["table"]:
-        places = np.stack([np.zeros(length, dtype=np.int64), np.arange(length)], axis=1)
-        np.random.default_rng(seed).shuffle(places)
-        assert places[:, 1].tolist() == order
+        positions = np.arange(length)
+        np.random.default_rng(seed).shuffle(positions)
+        assert positions.tolist() == order
 
 
 def test_cuts_are_those_of_modalities(vectors: Path) -> None:

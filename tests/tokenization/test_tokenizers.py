@@ -180,3 +180,64 @@ def test_naming_the_classes_imports_no_library_of_tokenizers() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
     assert result.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content["model"]["merges"].reverse(),
+        lambda content: content["model"]["merges"].insert(3, content["model"]["merges"].pop(4)),
+        lambda content: content["added_tokens"][0].update(lstrip=True),
+        lambda content: content["pre_tokenizer"].update(add_prefix_space=True),
+    ],
+)
+def test_the_fingerprint_changes_with_one_merge_or_rule(
+    tiny_bpe_dir: Path, tmp_path: Path, change: Callable[[Any], None]
+) -> None:
+    """B022."""
+    shutil.copytree(tiny_bpe_dir, tmp_path / "copy")
+    path = tmp_path / "copy" / "tokenizer.json"
+    content = json.loads(path.read_text("utf-8"))
+    same = PreTrainedHFTokenizer(str(tmp_path / "copy")).fingerprint()
+    assert same == PreTrainedHFTokenizer(str(tiny_bpe_dir)).fingerprint()
+    change(content)
+    path.write_text(json.dumps(content), "utf-8")
+    assert PreTrainedHFTokenizer(str(tmp_path / "copy")).fingerprint() != same
+
+
+def test_the_fingerprint_of_a_model_file_is_that_of_its_content(tiny_sp_file: Path, tmp_path: Path) -> None:
+    """B022."""
+    copy = tmp_path / "other name.model"
+    copy.write_bytes(tiny_sp_file.read_bytes())
+    fingerprint = PreTrainedSPTokenizer(str(copy)).fingerprint()
+    assert fingerprint == PreTrainedSPTokenizer(str(tiny_sp_file)).fingerprint()
+    assert len(fingerprint.partition(":")[2]) == 64
+
+
+def test_another_process_finds_the_same_fingerprint(tiny_bpe_dir: Path) -> None:
+    code = (
+        "import sys; from modalities_pipeline.tokenization.tokenizers import PreTrainedHFTokenizer;"
+        "print(PreTrainedHFTokenizer(sys.argv[1]).fingerprint())"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(tiny_bpe_dir)], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert result.stdout.strip() == PreTrainedHFTokenizer(str(tiny_bpe_dir)).fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("flags", "length"),
+    [
+        ({}, None),
+        ({"padding": True}, None),
+        ({"max_length": 5}, None),
+        ({"padding": "max_length", "max_length": 5}, 5),
+        ({"padding": "max_length"}, 64),
+    ],
+)
+def test_the_padded_length_is_that_of_the_settings_or_the_tokenizers_own(
+    tiny_wordlevel_dir: Path, flags: dict[str, Any], length: int | None
+) -> None:
+    tokenizer = PreTrainedHFTokenizer(str(tiny_wordlevel_dir), special_tokens={"pad_token": "<pad>"}, **flags)
+    assert tokenizer.padded_length == length
+    assert len(tokenizer.tokenize("a b")) == (length or 2)
