@@ -42,6 +42,12 @@ class DatasetBatch(Batch, TorchDeviceMixin):
         self.samples = {key: tensor.to(device, non_blocking=True) for key, tensor in self.samples.items()}
         self.targets = {key: tensor.to(device, non_blocking=True) for key, tensor in self.targets.items()}
 
+    def pin_memory(self) -> "DatasetBatch":
+        """Copy all tensors to pinned memory, from which `to` is asynchronous; torch's data loader calls it."""
+        self.samples = {key: tensor.pin_memory() for key, tensor in self.samples.items()}
+        self.targets = {key: tensor.pin_memory() for key, tensor in self.targets.items()}
+        return self
+
     def detach(self) -> None:
         """Cut all tensors off from the autograd graph."""
         self.samples = {key: tensor.detach() for key, tensor in self.samples.items()}

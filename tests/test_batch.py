@@ -51,3 +51,13 @@ def test_result_prints_tag_step_and_rounded_numbers():
         throughput_metrics={"lr": ResultItem(torch.tensor(0.25))},
     )
     assert str(result) == "val | step: 7 | lr: 0.25 | loss: 1.23 | tokens: 512.0"
+
+
+def test_a_batch_pins_its_memory_for_the_data_loader(monkeypatch):
+    """torch's data loader pins only batches that have the method."""
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor + 1)
+    batch = DatasetBatch(samples={"a": torch.tensor([1])}, targets={"b": torch.tensor([2])})
+    assert batch.pin_memory() is batch
+    assert len(pinned) == 2
+    assert (batch.samples["a"].item(), batch.targets["b"].item()) == (2, 3)

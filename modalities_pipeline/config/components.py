@@ -68,7 +68,10 @@ _DATA = {
         "tokenization.tokenizers", "PreTrainedSPTokenizer", "PreTrainedSPTokenizerConfig"
     ),
     ("dataset", "packed_mem_map_dataset_continuous"): _entry(
-        "dataloading.datasets", "PackedMemMapDatasetContinuous", "PackedMemMapDatasetContinuousConfig"
+        "dataloading.packed_datasets", "PackedMemMapDatasetContinuous", "PackedMemMapDatasetContinuousConfig"
+    ),
+    ("dataset", "packed_mem_map_dataset_megatron"): _entry(
+        "dataloading.packed_datasets", "PackedMemMapDatasetMegatron", "PackedMemMapDatasetMegatronConfig"
     ),
     ("dataset", "mem_map_dataset"): _entry("dataloading.datasets", "MemMapDataset", "MemMapDatasetConfig"),
     ("dataset", "dummy_dataset"): _entry("dataloading.datasets", "DummyDataset", "DummyDatasetConfig"),
@@ -79,12 +82,24 @@ _DATA = {
     ("sampler", "resumable_distributed_sampler"): _entry(
         "dataloading.samplers", "ResumableDistributedSampler", "ResumableDistributedSamplerConfig"
     ),
+    ("sampler", "resumable_distributed_multi_dim_sampler"): _entry(
+        "dataloading.samplers",
+        "get_resumable_distributed_multi_dim_sampler",
+        "ResumableDistributedMultiDimSamplerConfig",
+    ),
     ("sampler", "sequential_sampler"): _entry(
         "dataloading.samplers", "get_sequential_sampler", "SequentialSamplerConfig"
     ),
     ("batch_sampler", "default"): _entry("dataloading.samplers", "get_batch_sampler", "BatchSamplerConfig"),
     ("collate_fn", "gpt_2_llm_collator"): _entry("dataloading.collators", "GPT2LLMCollateFn", "GPT2LLMCollateFnConfig"),
+    ("collate_fn", "coca_collator"): _entry("dataloading.collators", "CoCaCollatorFn", "CoCaCollateFnConfig"),
+    ("collate_fn", "mask_loss_collator_wrapper"): _entry(
+        "dataloading.loss_masking", "LossMaskingCollateFnWrapper", "LossMaskingCollateFnWrapperConfig"
+    ),
     ("data_loader", "default"): _entry("dataloading.dataloader", "LLMDataLoader", "LLMDataLoaderConfig"),
+    ("dataset_batch_generator", "random"): _entry(
+        "dataloading.batch_generator", "RandomDatasetBatchGenerator", "RandomDatasetBatchGeneratorConfig"
+    ),
 }
 
 _CHECKPOINTING = {

@@ -187,12 +187,15 @@ class TrainingComponentsInstantiationModel(BaseModel):
     def _check_dataset(self) -> "TrainingComponentsInstantiationModel":
         sequence_length = self.settings.step_profile.sequence_length
         num_samples = len(cast(SizedDataset, self.train_dataset))
-        num_tokens = num_samples * sequence_length
+        sampler = getattr(self.train_dataloader.batch_sampler, "sampler", None)
+        num_epochs = getattr(sampler, "num_epochs", 1)
+        num_tokens = num_samples * sequence_length * num_epochs
         num_target_tokens = self.settings.training_target.num_target_tokens
         if num_tokens >= num_target_tokens:
             return self
         fault = (
-            f"the training dataset has {num_tokens} tokens ({num_samples} samples of {sequence_length}), "
+            f"the training dataset has {num_tokens} tokens ({num_samples} samples of {sequence_length}"
+            f"{f', {num_epochs} epochs' if num_epochs > 1 else ''}), "
             f"num_target_tokens is {num_target_tokens}; use more data, or lower the target"
         )
         if self.settings.consistency_enforcement.enforce_enough_tokens_in_dataset:

@@ -1,25 +1,24 @@
-"""Datasets: samples by index, each a dict of 1-D arrays."""
+"""Datasets: samples by index, each a dict of arrays. Those of packed files are in `packed_datasets`."""
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Protocol, overload
+from typing import Annotated, Any, Protocol
 
-import jq
 import numpy as np
 import torch.utils.data
+from numpy.typing import NDArray
 from pydantic import Field, FilePath
 
 from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.data.jsonl import LargeFileLinesReader
-from modalities_pipeline.data.pbin import PackedFile
-from modalities_pipeline.exceptions import DatasetFormatError
-from modalities_pipeline.tokenization.tokenizers import TokenizerWrapper
+from modalities_pipeline.data.text_extraction import BadDocumentError, TextExtractor
+from modalities_pipeline.exceptions import ConfigError, DatasetFormatError
+from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
 
 Sample = dict[str, np.ndarray]
 
-# torch has no unsigned 16 and 32 bit integers worth the name: tokens get the next signed type.
-_SAMPLE_DTYPES = {1: np.uint8, 2: np.int32, 4: np.int64}
 _DUMMY_VOCAB_SIZE = 512
 
 
@@ -41,72 +40,16 @@ class SizedDataset(Protocol):
         """Sample `index`."""
 
 
-class PackedMemMapDatasetContinuousConfig(ComponentConfig):
-    """Fields of `packed_mem_map_dataset_continuous`."""
-
-    raw_data_path: Path
-    sequence_length: Annotated[int, Field(strict=True, gt=1)]
-    sample_key: str
-    reuse_last_target: bool = True
-
-
-class PackedMemMapDatasetContinuous(Dataset):
-    """The tokens of a packed file cut into blocks of equal length, regardless of documents; the tail is dropped.
-
-    With `reuse_last_target` a block has sequence_length + 1 tokens and begins with the last token of the block before,
-    so that every token but the first is a target once. Without it blocks have sequence_length tokens and do not
-    overlap.
+def checked_position(index: int, num_samples: int) -> int:
+    """`index` as a position from the start; negative indices count from the end.
 
     Raises:
-        DatasetFormatError: the file has fewer tokens than one block.
+        IndexError: there is no such sample.
     """
-
-    def __init__(
-        self, raw_data_path: Path, sequence_length: int, sample_key: str, reuse_last_target: bool = True
-    ) -> None:
-        super().__init__(raw_data_path, sample_key)
-        self.sequence_length = sequence_length
-        self.reuse_last_target = reuse_last_target
-        self._file = PackedFile(Path(raw_data_path))
-        block_size = sequence_length + 1 if reuse_last_target else sequence_length
-        num_tokens = self._file.num_tokens
-        if num_tokens < block_size:
-            raise DatasetFormatError(
-                f"{raw_data_path} has {num_tokens} tokens, but one sample needs {block_size}. Use more data, or a "
-                "smaller sequence_length."
-            )
-        windows = np.lib.stride_tricks.sliding_window_view(self._file.tokens, block_size)
-        self._blocks = windows[::sequence_length]
-        self._dtype = _SAMPLE_DTYPES[self._file.token_size_in_bytes]
-
-    def __len__(self) -> int:
-        """Number of blocks."""
-        return len(self._blocks)
-
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> dict[str, list[np.ndarray]]: ...
-
-    def __getitem__(self, index: int | slice) -> Any:
-        """One sample, or for a slice (of step 1) a dict with the list of arrays.
-
-        Arrays are uint8, int32 or int64 for tokens of 1, 2 or 4 bytes.
-
-        Raises:
-            IndexError: there is no such sample.
-            ValueError: the slice has a step other than 1.
-        """
-        if isinstance(index, slice) and index.step not in (None, 1):
-            raise ValueError(f"Slices of step {index.step} are not supported, only of step 1.")
-        tokens = self._blocks[index].astype(self._dtype)
-        return {self.sample_key: list(tokens) if isinstance(index, slice) else tokens}
-
-    def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
-        """The samples of a batch, read and cast at once; torch's data loader prefers it to one call per sample."""
-        tokens = self._blocks[np.asarray(indices, dtype=np.int64)].astype(self._dtype)
-        return [{self.sample_key: row} for row in tokens]
+    position = operator.index(index)
+    if not -num_samples <= position < num_samples:
+        raise IndexError(f"There is no sample {position} among {num_samples}.")
+    return position % num_samples
 
 
 class MemMapDatasetConfig(ComponentConfig):
@@ -120,7 +63,11 @@ class MemMapDatasetConfig(ComponentConfig):
 
 
 class MemMapDataset(Dataset):
-    """The documents of an indexed JSONL file, tokenized when they are asked for; no end of document is added."""
+    """The documents of an indexed JSONL file, tokenized when they are asked for; no end of document is added.
+
+    Unlike Modalities, which gives bare lists, samples are dicts as those of every other dataset, so that collators
+    take them.
+    """
 
     def __init__(
         self,
@@ -130,18 +77,40 @@ class MemMapDataset(Dataset):
         index_path: Path | None = None,
         jq_pattern: str = ".text",
     ) -> None:
+        """Open the file.
+
+        Raises:
+            DatasetNotFoundError: the file or its index does not exist.
+            DatasetFormatError: the index does not fit the file.
+            ConfigError: the pattern is no jq pattern.
+        """
         super().__init__(raw_data_path, sample_key)
         self.tokenizer = tokenizer
+        self._arguments = (raw_data_path, tokenizer, sample_key, index_path, jq_pattern)
         self._reader = LargeFileLinesReader(raw_data_path, index_path=index_path)
-        self._filter = jq.compile(jq_pattern)
+        self._extractor = TextExtractor(jq_pattern)
+
+    def __reduce__(self) -> tuple[type["MemMapDataset"], tuple[Any, ...]]:
+        """Data loader workers that are spawned open the file themselves."""
+        return type(self), self._arguments
 
     def __len__(self) -> int:
         """Number of documents."""
         return len(self._reader)
 
     def __getitem__(self, index: int) -> Sample:
-        """The token ids of document `index`, int64."""
-        text = self._filter.input_text(self._reader[index]).first()
+        """The token ids of document `index`, int64 of shape (length,); negative indices count from the end.
+
+        Raises:
+            IndexError: there is no such document.
+            DatasetFormatError: the document has no text at the jq pattern.
+        """
+        position = checked_position(index, len(self))
+        try:
+            text = self._extractor.extract(self._reader.line_bytes(position))
+        except BadDocumentError as error:
+            line_number = self._reader.line_number(position)
+            raise DatasetFormatError(f"{self.raw_data_path}, line {line_number}: {error}. Mend the line.") from error
         return {self.sample_key: np.asarray(self.tokenizer.tokenize(text), dtype=np.int64)}
 
 
@@ -163,12 +132,12 @@ class DummySampleConfig(ComponentConfig):
 class DummyDatasetConfig(ComponentConfig):
     """Fields of `dummy_dataset`."""
 
-    num_samples: Annotated[int, Field(ge=1)]
+    num_samples: Annotated[int, Field(strict=True, ge=1)]
     sample_definition: list[DummySampleConfig]
 
 
 class DummyDataset(Dataset):
-    """Random samples: standard normal float64, or int64 below 512; the same ones each time."""
+    """Random samples: standard normal float64, or int64 in [0, 512); sample i is the same each time."""
 
     def __init__(self, num_samples: int, sample_definition: list[DummySampleConfig]) -> None:
         super().__init__(raw_data_path=Path(), sample_key=sample_definition[0].sample_key if sample_definition else "")
@@ -180,10 +149,8 @@ class DummyDataset(Dataset):
         return self.num_samples
 
     def __getitem__(self, index: int) -> Sample:
-        """Sample `index`, drawn from a generator seeded by it."""
-        if not -self.num_samples <= index < self.num_samples:
-            raise IndexError(f"There is no sample {index} among {self.num_samples}.")
-        generator = np.random.default_rng(index % self.num_samples)
+        """Sample `index`, drawn from a generator seeded by it; `IndexError` if there is none."""
+        generator = np.random.default_rng(checked_position(index, self.num_samples))
         return {
             entry.sample_key: generator.standard_normal(entry.sample_shape)
             if entry.sample_type is DummySampleDataType.FLOAT
@@ -199,21 +166,52 @@ class CombinedDatasetConfig(ComponentConfig):
 
 
 class CombinedDataset(torch.utils.data.Dataset[Any]):
-    """Datasets one after the other."""
+    """Datasets one after the other; a sample lies in one of them and never mixes two."""
 
     def __init__(self, datasets: Sequence[SizedDataset]) -> None:
+        """Combine datasets, of which some may be empty.
+
+        Raises:
+            ConfigError: the list is empty.
+        """
+        if not datasets:
+            raise ConfigError("dataset.combined: the list of datasets is empty. Name at least one.")
         self.datasets = list(datasets)
-        self._ends = np.cumsum([len(dataset) for dataset in self.datasets])
+        self._ends: NDArray[np.int64] = np.cumsum([len(dataset) for dataset in self.datasets], dtype=np.int64)
 
     def __len__(self) -> int:
         """Number of samples of all datasets."""
         return int(self._ends[-1])
 
     def __getitem__(self, index: int) -> Any:
-        """Sample `index` counted over all datasets; negative indices count from the end."""
-        position = index + len(self) if index < 0 else index
-        if not 0 <= position < len(self):
-            raise IndexError(f"There is no sample {index} among {len(self)}.")
+        """Sample `index` counted over all datasets; negative indices count from the end.
+
+        Raises:
+            IndexError: there is no such sample.
+        """
+        member, position = self._locate(index)
+        return self.datasets[member][position]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """The samples of a batch in the order of `indices`; each dataset is asked once for all of its samples."""
+        places: dict[int, list[tuple[int, int]]] = {}
+        for place, index in enumerate(indices):
+            member, position = self._locate(index)
+            places.setdefault(member, []).append((place, position))
+        samples: list[Any] = [None] * len(indices)
+        for member, pairs in places.items():
+            found = _samples_of(self.datasets[member], [position for _, position in pairs])
+            for (place, _), sample in zip(pairs, found, strict=True):
+                samples[place] = sample
+        return samples
+
+    def _locate(self, index: int) -> tuple[int, int]:
+        """Number of the dataset, and position in it."""
+        position = checked_position(index, len(self))
         member = int(np.searchsorted(self._ends, position, side="right"))
-        start = int(self._ends[member - 1]) if member else 0
-        return self.datasets[member][position - start]
+        return member, position - (int(self._ends[member - 1]) if member else 0)
+
+
+def _samples_of(dataset: SizedDataset, positions: list[int]) -> list[Any]:
+    get_batch: Callable[[list[int]], list[Any]] | None = getattr(dataset, "__getitems__", None)
+    return get_batch(positions) if get_batch else [dataset[position] for position in positions]

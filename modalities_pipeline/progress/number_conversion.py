@@ -180,13 +180,16 @@ def get_num_target_steps_from_checkpoint_path(checkpoint_path: Path) -> int:
     """Steps that the run's target tokens take at the batch size so far, from a checkpoint's name.
 
     Raises:
-        ConfigError: no token was seen yet, so the batch size is not known.
+        ConfigError: no step or no token was seen yet, so the batch size is not known.
     """
     seen_tokens = get_global_num_seen_tokens_from_checkpoint_path(checkpoint_path)
-    if seen_tokens == 0:
-        raise ConfigError(f"{checkpoint_path} has seen no tokens, so its number of target steps cannot be derived.")
-    target_tokens = get_global_num_target_tokens_from_checkpoint_path(checkpoint_path)
-    return target_tokens * get_num_seen_steps_from_checkpoint_path(checkpoint_path) // seen_tokens
+    seen_steps = get_num_seen_steps_from_checkpoint_path(checkpoint_path)
+    if not seen_tokens or not seen_steps:
+        raise ConfigError(
+            f"{checkpoint_path} has seen {seen_steps} steps and {seen_tokens} tokens, so its number of target steps "
+            "cannot be derived. Use a later checkpoint, or write the number into the config."
+        )
+    return get_global_num_target_tokens_from_checkpoint_path(checkpoint_path) * seen_steps // seen_tokens
 
 
 def get_num_tokens_from_packed_mem_map_dataset_continuous(

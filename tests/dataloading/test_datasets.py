@@ -1,111 +1,92 @@
-"""Datasets: which tokens make which sample."""
+"""Datasets that are not packed files: documents tokenized on demand, random samples, several datasets as one."""
 
-import json
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from modalities_pipeline.data.pbin import PackedFile
 from modalities_pipeline.data.raw_index import build_raw_index
-from modalities_pipeline.dataloading.datasets import (
-    CombinedDataset,
-    DummyDataset,
-    DummySampleConfig,
-    MemMapDataset,
-    PackedMemMapDatasetContinuous,
-)
-from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
+from modalities_pipeline.dataloading.datasets import CombinedDataset, DummyDataset, DummySampleConfig, MemMapDataset
+from modalities_pipeline.dataloading.packed_datasets import PackedMemMapDatasetContinuous
+from modalities_pipeline.exceptions import ConfigError, DatasetFormatError
 from modalities_pipeline.tokenization.tokenizers import PreTrainedHFTokenizer
 
 VECTORS = Path(__file__).parent / "vectors"
-CASES = json.loads((VECTORS / "continuous.json").read_text("utf-8"))
-
-
-def _dataset(case: dict) -> PackedMemMapDatasetContinuous:
-    path = VECTORS / Path(case["file"]).name
-    return PackedMemMapDatasetContinuous(path, case["sequence_length"], "input_ids", case["reuse_last_target"])
 
 
 @pytest.fixture
-def dataset() -> PackedMemMapDatasetContinuous:
-    return PackedMemMapDatasetContinuous(VECTORS / "continuous_2.pbin", 4, "input_ids")
+def combined() -> CombinedDataset:
+    path = VECTORS / "continuous_2.pbin"
+    return CombinedDataset([PackedMemMapDatasetContinuous(path, length, "input_ids") for length in (4, 9)])
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_blocks_match_modalities(case):
-    if "error" in case:
-        with pytest.raises(DatasetFormatError, match="one sample needs"):
-            _dataset(case)
-        return
-    dataset = _dataset(case)
-    with PackedFile(VECTORS / Path(case["file"]).name) as file:
-        tokens, size = file.tokens, file.token_size_in_bytes
-        assert len(dataset) == case["len"]
-        for sample, (offset, length) in zip(dataset, case["index_bytes"], strict=True):
-            expected = tokens[offset // size : (offset + length) // size]
-            assert sample["input_ids"].dtype == np.dtype(case["dtype"])
-            assert sample["input_ids"].tolist() == expected.tolist()
+def test_combined_datasets_are_one_after_the_other_as_in_modalities(combined):
+    assert len(combined) == 6
+    assert [combined[index]["input_ids"][0] for index in range(6)] == [0, 4, 8, 12, 0, 9]
+    with pytest.raises(IndexError, match="There is no sample 6 among 6"):
+        combined[6]
 
 
-def test_a_batch_read_at_once_equals_its_samples_one_by_one(dataset):
-    indices = [3, 0, 2]
-    rows = dataset.__getitems__(indices)
-    for row, index in zip(rows, indices, strict=True):
-        assert row["input_ids"].dtype == dataset[index]["input_ids"].dtype
-        assert row["input_ids"].tolist() == dataset[index]["input_ids"].tolist()
+def test_negative_indices_count_over_all_datasets(combined):
+    """B045, and unlike Modalities, which takes the last item of the first dataset."""
+    assert combined[-1]["input_ids"].tolist() == combined[5]["input_ids"].tolist()
+    assert combined[-6]["input_ids"].tolist() == combined[0]["input_ids"].tolist()
+    with pytest.raises(IndexError, match="There is no sample -7 among 6"):
+        combined[-7]
 
 
-def test_slices_give_lists_and_negative_indices_count_from_the_end(dataset):
-    assert [row.tolist() for row in dataset[1:3]["input_ids"]] == [dataset[i]["input_ids"].tolist() for i in (1, 2)]
-    assert dataset[2:2] == {"input_ids": []}
-    assert dataset[-1]["input_ids"].tolist() == dataset[len(dataset) - 1]["input_ids"].tolist()
-    with pytest.raises(ValueError, match="step 2"):
-        dataset[::2]
-    with pytest.raises(IndexError):
-        dataset[len(dataset)]
+def test_a_mixture_of_unequal_sizes_has_each_sample_once():
+    """B045."""
+    combined = CombinedDataset([range(3), range(0), range(100, 10_100)])
+    assert len(combined) == 10_003
+    assert list(combined) == [0, 1, 2, *range(100, 10_100)]
+    assert combined.__getitems__([10_002, 0, 3, -1, 2]) == [10_099, 0, 100, 10_099, 2]
 
 
-def test_a_sample_may_be_changed_without_changing_the_file(dataset):
-    dataset[0]["input_ids"][:] = 0
-    assert dataset[0]["input_ids"].any()
+def test_a_batch_of_combined_datasets_asks_each_dataset_once(combined):
+    indices = [5, 0, 4, 3, -2]
+    rows = combined.__getitems__(indices)
+    assert [row["input_ids"].tolist() for row in rows] == [combined[index]["input_ids"].tolist() for index in indices]
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DatasetNotFoundError, match=r"none\.pbin"):
-        PackedMemMapDatasetContinuous(tmp_path / "none.pbin", 4, "input_ids")
-
-
-def test_combined_datasets_are_one_after_the_other(dataset):
-    combined = CombinedDataset([dataset, PackedMemMapDatasetContinuous(VECTORS / "continuous_1.pbin", 4, "input_ids")])
-    assert len(combined) == 2 * len(dataset)
-    assert combined[len(dataset)]["input_ids"].dtype == np.uint8
-    assert combined[-1]["input_ids"].tolist() == combined[len(combined) - 1]["input_ids"].tolist()
-    for index in (len(combined), -len(combined) - 1):
-        with pytest.raises(IndexError, match="There is no sample"):
-            combined[index]
+def test_an_empty_list_of_datasets_is_refused(build_component):
+    with pytest.raises(ConfigError, match="list of datasets is empty"):
+        CombinedDataset([])
+    with pytest.raises(ConfigError, match="at least 1 item"):
+        build_component("dataset", "combined", datasets=[])
 
 
 def test_mem_map_dataset_tokenizes_documents_as_they_are_asked_for(tmp_path, tiny_wordlevel_dir):
     path = tmp_path / "documents.jsonl"
-    path.write_text('{"body": {"text": "Hello"}}\n{"body": {"text": "world Hello"}}\n')
+    path.write_text('{"body": {"text": "hello"}}\n\n{"body": {"text": "world hello"}}\n{"body": {}}\n')
     build_raw_index(path)
-    tokenizer = PreTrainedHFTokenizer(str(tiny_wordlevel_dir))
-    dataset = MemMapDataset(path, tokenizer, "input_ids", jq_pattern=".body.text")
-    assert [sample["input_ids"].tolist() for sample in (dataset[0], dataset[1])] == [
-        tokenizer.tokenize("Hello"),
-        tokenizer.tokenize("world Hello"),
-    ]
-    assert len(dataset) == 2
+    dataset = MemMapDataset(path, PreTrainedHFTokenizer(str(tiny_wordlevel_dir)), "input_ids", jq_pattern=".body.text")
+    assert len(dataset) == 3
+    assert [dataset[index]["input_ids"].tolist() for index in (0, 1, -2)] == [[5], [6, 5], [6, 5]]
+    assert dataset[0]["input_ids"].dtype == np.int64
+    with pytest.raises(IndexError):
+        dataset[3]
+    with pytest.raises(DatasetFormatError, match=r"documents\.jsonl, line 4: '\.body\.text' finds nothing"):
+        dataset[2]
+    assert pickle.loads(pickle.dumps(dataset))[1]["input_ids"].tolist() == [6, 5]
 
 
-def test_dummy_samples_have_the_asked_shapes_and_come_again():
+def test_dummy_samples_have_the_asked_shapes_and_come_again(build_component):
     definition = [
-        DummySampleConfig(sample_key="a", sample_shape=(2, 3), sample_type="float"),
-        DummySampleConfig(sample_key="b", sample_shape=(4,), sample_type="int"),
+        {"sample_key": "a", "sample_shape": [2, 3], "sample_type": "float"},
+        {"sample_key": "b", "sample_shape": [4], "sample_type": "int"},
     ]
-    dataset = DummyDataset(3, definition)
+    dataset = build_component("dataset", "dummy_dataset", num_samples=3, sample_definition=definition)
     samples = list(dataset)
     assert [(sample["a"].shape, sample["b"].dtype) for sample in samples] == [((2, 3), np.int64)] * 3
     assert np.array_equal(samples[1]["b"], dataset[1]["b"])
+    assert np.array_equal(samples[2]["b"], dataset[-1]["b"])
     assert not np.array_equal(samples[1]["b"], samples[2]["b"])
+    assert all(sample["b"].min() >= 0 and sample["b"].max() < 512 for sample in samples)
+
+
+def test_there_are_no_more_dummy_samples_than_asked_for():
+    dataset = DummyDataset(2, [DummySampleConfig(sample_key="a", sample_shape=(1,), sample_type="int")])
+    with pytest.raises(IndexError, match="no sample 2 among 2"):
+        dataset[2]

@@ -42,6 +42,28 @@ def test_a_parent_folder_may_be_named_like_a_checkpoint():
     assert _convert("num_seen_steps_from_checkpoint_path", {"checkpoint_path": "seen_steps_5/seen_steps_6"}) == 6
 
 
+def test_only_the_digits_that_checkpoint_names_have_count_as_digits():
+    for name in ("seen_steps_٣", "seen_steps_", "unseen_steps_3"):
+        with pytest.raises(ConfigError, match="nowhere"):
+            _convert("num_seen_steps_from_checkpoint_path", {"checkpoint_path": name})
+    with pytest.raises(ConfigError, match="2 times"):
+        _convert("num_seen_steps_from_checkpoint_path", {"checkpoint_path": "seen_steps_5-seen_steps_5"})
+
+
+@pytest.mark.parametrize("name", ["seen_steps_0-seen_tokens_10", "seen_steps_3-seen_tokens_0"])
+def test_target_steps_cannot_be_told_from_a_run_that_has_not_begun(name):
+    with pytest.raises(ConfigError, match="its number of target steps cannot be derived"):
+        _convert("num_target_steps_from_checkpoint_path", {"checkpoint_path": f"{name}-target_tokens_100"})
+
+
+def test_numbers_beyond_the_precision_of_floats_are_exact():
+    tokens = 2**60 + 1
+    name = f"seen_steps_1-seen_tokens_1-target_tokens_{tokens}"
+    assert _convert("num_target_steps_from_checkpoint_path", {"checkpoint_path": name}) == tokens
+    arguments = {"num_tokens": tokens * 3 + 2, "sequence_length": 3}
+    assert _convert("num_samples_from_num_tokens", arguments) == tokens
+
+
 @pytest.mark.parametrize("name", ["num_ranks", "dp_degree"])
 def test_both_names_of_the_data_parallel_degree_are_taken(name):
     arguments = {"global_num_samples": 33, "local_micro_batch_size": 2, "gradient_accumulation_steps": 2, name: 2}
