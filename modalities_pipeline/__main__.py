@@ -1,37 +1,86 @@
 """The command line. Each word is one function of the library, imported when it is used."""
 
 import argparse
+import contextlib
 import json
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from modalities_pipeline import __version__
-from modalities_pipeline.exceptions import ConfigError, ModalitiesPipelineError
+from modalities_pipeline.data.command_line import add_data_commands
+from modalities_pipeline.exceptions import (
+    ConfigError,
+    ModalitiesPipelineError,
+    OutputLockedError,
+    OutputNotWritableError,
+)
 
-_POLICIES = ("error", "skip", "override")
+_EXIT_CODES = """exit codes:
+  0    done (or left alone, as the file existence policy says)
+  1    an input, a setting or a config is wrong; the message says which and what to do
+  2    wrong usage of the command line
+  3    the machine refused: disk full, no permission, another run holds the output; trying again may help
+  130  interrupted
+
+Any other failure is a fault of this program and shows where it happened.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 is success, 1 an error (one message on stderr), 2 wrong usage."""
+    """Run one command and return its exit code; a failure is one message on stderr."""
     options = _parser().parse_args(arguments)
     handler: Callable[[argparse.Namespace], int | None] = options.handler
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
-        return handler(options) or 0
+        with _reports_on_stderr(getattr(options, "shows_bars", False)):
+            return handler(options) or 0
+    except (OutputNotWritableError, OutputLockedError) as error:
+        return _fail(error, 3)
     except ModalitiesPipelineError as error:
-        print(f"Error: {error}", file=sys.stderr, flush=True)
-        return 1
+        return _fail(error, 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted; outputs that were not finished are as they were before", 130)
+
+
+def _fail(error: object, exit_code: int) -> int:
+    print(f"Error: {error}", file=sys.stderr, flush=True)
+    return exit_code
+
+
+@contextlib.contextmanager
+def _reports_on_stderr(shows_bars: bool) -> Iterator[None]:
+    """Log to stderr; if that is a terminal and the command wants it, show progress as bars there."""
+    layout = "%(asctime)s %(levelname)s %(message)s"
+    if not (shows_bars and sys.stderr.isatty()):
+        logging.basicConfig(level=logging.INFO, format=layout, stream=sys.stderr)
+        yield
+        return
+    from rich.console import Console
+    from rich.logging import RichHandler
+
+    from modalities_pipeline.data.progress_log import progress_bars
+
+    console = Console(stderr=True)
+    handler = RichHandler(console=console, show_path=False)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler])
+    with progress_bars(console):
+        yield
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="modalities-pipeline", description="LLM pre-training from text to HF model.")
+    parser = argparse.ArgumentParser(
+        prog="modalities-pipeline",
+        description="LLM pre-training from raw text to a Hugging Face model.",
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_training(commands)
-    data = commands.add_parser("data", help="prepare data").add_subparsers(required=True, metavar="DATA_COMMAND")
-    _add_data(data)
+    data = commands.add_parser("data", help="prepare data: from JSONL text to packed tokens")
+    data.set_defaults(shows_bars=True)
+    add_data_commands(data.add_subparsers(required=True, metavar="DATA_COMMAND"))
     summary = commands.add_parser("summary", help="what the pipeline has produced so far")
     summary.add_argument("--since", type=int, help="Unix seconds; tell what was built after that time")
     summary.set_defaults(handler=_summary)
@@ -50,30 +99,6 @@ def _add_training(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     warmstart.add_argument("--experiments_root_path", type=Path)
     warmstart.add_argument("--last_checkpoint_info_file_path", type=Path, required=True)
     warmstart.set_defaults(handler=_warmstart)
-
-
-def _add_data(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    index = commands.add_parser("create_raw_index", help="find the documents of a JSONL file")
-    index.add_argument("src_path", type=Path)
-    index.add_argument("--index_path", type=Path, help="default: beside the source, .idx")
-    index.set_defaults(handler=_create_raw_index)
-    pack = commands.add_parser("pack_encoded_data", help="tokenize an indexed JSONL file")
-    pack.add_argument("config_path", type=Path)
-    pack.set_defaults(handler=_pack_encoded_data)
-    chunk = commands.add_parser("create_shuffled_dataset_chunk", help="one shuffled chunk of several packed files")
-    chunk.add_argument("--input_file_list_path", type=Path, required=True, help="a file with one relative path a line")
-    chunk.add_argument("--input_data_root_path", type=Path, required=True)
-    chunk.add_argument("--output_chunk_file_path", type=Path, required=True)
-    chunk.add_argument("--chunk_id", type=int, required=True)
-    chunk.add_argument("--num_chunks", type=int, required=True)
-    chunk.add_argument("--global_seed", type=int)
-    chunk.set_defaults(handler=_create_shuffled_dataset_chunk)
-    for command in (index, pack, chunk):
-        command.add_argument("--file_existence_policy", choices=_POLICIES, default="error")
-    merge = commands.add_parser("merge_packed_data", help="join packed files, and those in folders, into one")
-    merge.add_argument("src_paths", type=Path, nargs="+")
-    merge.add_argument("target_path", type=Path)
-    merge.set_defaults(handler=_merge_packed_data)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -115,51 +140,6 @@ def _train(
             resume=resume,
         )
         main.run(main.build_components(TrainingComponentsInstantiationModel))
-
-
-def _create_raw_index(options: argparse.Namespace) -> None:
-    from modalities_pipeline import api
-
-    policy = api.FileExistencePolicy(options.file_existence_policy)
-    api.create_raw_data_index(options.src_path, options.index_path, policy)
-
-
-def _pack_encoded_data(options: argparse.Namespace) -> None:
-    from pydantic import ValidationError
-
-    from modalities_pipeline import api
-    from modalities_pipeline.config.errors import describe_validation_error
-    from modalities_pipeline.config.loader import load_app_config_dict, load_yaml
-    from modalities_pipeline.data.tokenized_pack import TokenizedPackSettings
-
-    policy = api.FileExistencePolicy(options.file_existence_policy)
-    try:
-        api.pack_encoded_data(load_app_config_dict(options.config_path), policy)
-    except ValidationError as error:
-        position = load_yaml(options.config_path).position
-        faults = describe_validation_error(error, options.config_path, position, ("settings",), TokenizedPackSettings)
-        raise ConfigError("\n".join(faults)) from None
-
-
-def _create_shuffled_dataset_chunk(options: argparse.Namespace) -> None:
-    from modalities_pipeline import api
-
-    names = options.input_file_list_path.read_text(encoding="utf-8").split("\n")
-    paths = [options.input_data_root_path / Path(name.strip()).with_suffix(".pbin") for name in names if name.strip()]
-    api.create_shuffled_dataset_chunk(
-        paths,
-        options.output_chunk_file_path,
-        options.chunk_id,
-        options.num_chunks,
-        api.FileExistencePolicy(options.file_existence_policy),
-        options.global_seed,
-    )
-
-
-def _merge_packed_data(options: argparse.Namespace) -> None:
-    from modalities_pipeline import api
-
-    api.merge_packed_data_files(options.src_paths, options.target_path)
 
 
 def _summary(options: argparse.Namespace) -> int | None:

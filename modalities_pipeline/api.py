@@ -1,5 +1,6 @@
 """The public functions of Modalities, by its names and signatures; what they need is imported when they are called."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,15 @@ from modalities_pipeline.data.files import FileExistencePolicy, enforce_file_exi
 
 __all__ = [
     "FileExistencePolicy",
+    "create_filtered_tokenized_dataset",
     "create_raw_data_index",
     "create_shuffled_dataset_chunk",
+    "create_shuffled_jsonl_dataset_chunk",
     "enforce_file_existence_policy",
     "merge_packed_data_files",
     "pack_encoded_data",
+    "shuffle_jsonl_data",
+    "shuffle_tokenized_data",
 ]
 
 
@@ -28,14 +33,14 @@ def pack_encoded_data(config_dict: dict[str, Any], file_existence_policy: FileEx
     """Tokenize an indexed JSON-lines file; see `data.tokenized_pack.build_tokenized_pack`.
 
     Args:
-        config_dict: `settings` (see `TokenizedPackSettings`) and `tokenizer`, a component node.
+        config_dict: `settings` (see `PackConfigSettings`) and `tokenizer`, a component node.
         file_existence_policy: what to do if the output exists.
 
     Raises:
         MissingSectionError: `settings` or `tokenizer` is missing.
         pydantic.ValidationError: a setting is missing, unknown, or wrong.
     """
-    from modalities_pipeline.data.tokenized_pack import TokenizedPackSettings, build_tokenized_pack
+    from modalities_pipeline.data.tokenized_pack import PackConfigSettings, build_tokenized_pack
     from modalities_pipeline.exceptions import MissingSectionError
     from modalities_pipeline.tokenization.saved_tokenizer import build_tokenizer
 
@@ -45,8 +50,33 @@ def pack_encoded_data(config_dict: dict[str, Any], file_existence_policy: FileEx
                 f"The packing config has no section '{section}' (found: {', '.join(config_dict) or 'nothing'}). Add it."
             )
     tokenizer = build_tokenizer(config_dict["tokenizer"])
-    settings = TokenizedPackSettings.model_validate(config_dict["settings"])
+    settings = PackConfigSettings.model_validate(config_dict["settings"])
     build_tokenized_pack(settings, tokenizer, file_existence_policy)
+
+
+def shuffle_tokenized_data(
+    input_data_path: Path,
+    output_data_path: Path,
+    batch_size: int,
+    file_existence_policy: FileExistencePolicy,
+    seed: int | None = None,
+) -> None:
+    """Put the documents of a `.pbin` file into random order; see `data.shuffled_pbin.build_shuffled_pbin`."""
+    from modalities_pipeline.data.shuffled_pbin import build_shuffled_pbin
+
+    build_shuffled_pbin(input_data_path, output_data_path, batch_size, file_existence_policy, seed)
+
+
+def shuffle_jsonl_data(
+    input_data_path: Path,
+    output_data_path: Path,
+    file_existence_policy: FileExistencePolicy,
+    seed: int | None = None,
+) -> None:
+    """Put the lines of a JSON-lines file into random order; see `data.shuffled_jsonl.build_shuffled_jsonl`."""
+    from modalities_pipeline.data.shuffled_jsonl import build_shuffled_jsonl
+
+    build_shuffled_jsonl(input_data_path, output_data_path, file_existence_policy, seed)
 
 
 def create_shuffled_dataset_chunk(
@@ -65,8 +95,36 @@ def create_shuffled_dataset_chunk(
     )
 
 
+def create_shuffled_jsonl_dataset_chunk(
+    file_path_list: list[Path],
+    output_chunk_file_path: Path,
+    chunk_id: int,
+    num_chunks: int,
+    file_existence_policy: FileExistencePolicy,
+    global_seed: int | None = None,
+) -> None:
+    """Write one shuffled share of several JSON-lines files; see `data.shuffled_jsonl_chunks`."""
+    from modalities_pipeline.data.shuffled_jsonl_chunks import build_shuffled_jsonl_chunk
+
+    build_shuffled_jsonl_chunk(
+        file_path_list, output_chunk_file_path, chunk_id, num_chunks, file_existence_policy, global_seed
+    )
+
+
 def merge_packed_data_files(src_paths: list[Path], target_path: Path) -> None:
     """Join `.pbin` files into a new one; see `data.merged_pbin.build_merged_pbin`."""
     from modalities_pipeline.data.merged_pbin import build_merged_pbin
 
     build_merged_pbin(src_paths, target_path)
+
+
+def create_filtered_tokenized_dataset(
+    input_data_path: Path,
+    filter_routine: Callable[[int], bool],
+    output_data_path: Path,
+    file_existence_policy: FileExistencePolicy,
+) -> None:
+    """Keep the documents of a `.pbin` file whose position the routine accepts; see `data.filtered_pbin`."""
+    from modalities_pipeline.data.filtered_pbin import build_filtered_pbin
+
+    build_filtered_pbin(input_data_path, filter_routine, output_data_path, file_existence_policy)

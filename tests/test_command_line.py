@@ -4,10 +4,12 @@ import json
 
 import pytest
 
-from modalities_pipeline import __version__
+from modalities_pipeline import __main__, __version__
 from modalities_pipeline.__main__ import main
+from modalities_pipeline.data.command_line import listed_files
 from modalities_pipeline.data.jsonl import LargeFileLinesReader
 from modalities_pipeline.data.pbin import PackedFile
+from modalities_pipeline.exceptions import ConfigError, DatasetNotFoundError, OutputLockedError, OutputNotWritableError
 
 
 @pytest.fixture
@@ -132,3 +134,84 @@ def test_version_is_told(capsys):
         main(["--version"])
     assert exit_information.value.code == 0
     assert capsys.readouterr().out.strip() == __version__
+
+
+def test_shuffles_keep_every_document_and_line(raw_file, pack, tmp_path):
+    assert main(["data", "create_raw_index", str(raw_file)]) == 0
+    packed, shuffled = pack("packed"), tmp_path / "shuffled.pbin"
+    paths = ["--input_data_path", str(packed), "--output_data_path", str(shuffled)]
+    assert main(["data", "shuffle_tokenized_data", *paths, "--seed", "1", "--batch_size", "2"]) == 0
+    with PackedFile(packed) as before, PackedFile(shuffled) as after:
+        documents = [sorted(tuple(file.document(i)) for i in range(3)) for file in (before, after)]
+    assert documents[0] == documents[1]
+    paths = ["--input_data_path", str(raw_file), "--output_data_path", str(tmp_path / "shuffled.jsonl")]
+    assert main(["data", "shuffle_jsonl_data", *paths, "--seed", "1"]) == 0
+    assert sorted((tmp_path / "shuffled.jsonl").read_text().splitlines()) == sorted(raw_file.read_text().splitlines())
+
+
+def test_chunks_of_lines_hold_every_line_once(raw_file, tmp_path):
+    names = tmp_path / "names.txt"
+    names.write_text("raw.jsonl\n", encoding="utf-8")
+    lines = []
+    for chunk in ("0", "1"):
+        output = tmp_path / f"chunk_{chunk}.jsonl"
+        paths = ["--input_file_list_path", str(names), "--input_data_root_path", str(tmp_path)]
+        options = ["--output_chunk_file_path", str(output), "--chunk_id", chunk, "--num_chunks", "2"]
+        assert main(["data", "create_shuffled_jsonl_chunk", *paths, *options]) == 0
+        lines += output.read_text().splitlines()
+    assert sorted(lines) == sorted(raw_file.read_text().splitlines())
+
+
+def test_merging_onto_an_existing_file_is_wrong_usage(tmp_path, capsys):
+    (tmp_path / "target.pbin").write_text("old")
+    with pytest.raises(SystemExit) as exit_information:
+        main(["data", "merge_packed_data", "a.pbin", str(tmp_path / "target.pbin")])
+    assert exit_information.value.code == 2
+    assert "target.pbin exists already" in capsys.readouterr().err
+    assert (tmp_path / "target.pbin").read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [
+        (ConfigError("told"), 1),
+        (OutputNotWritableError("told"), 3),
+        (OutputLockedError("told"), 3),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_the_exit_code_tells_whose_fault_it_was(error, exit_code, monkeypatch, capsys):
+    """B085"""
+
+    def fail(options):
+        raise error
+
+    monkeypatch.setattr(__main__, "_summary", fail)
+    assert main(["summary"]) == exit_code
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error: ")]
+    assert "told" in line or "interrupted" in line
+
+
+def test_names_in_a_list_mean_the_file_that_is_there(tmp_path):
+    for name in ("a.pbin", "b.v1.pbin", "sub/c.pbin", "b.pbin"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    names = tmp_path / "names.txt"
+    names.write_text("a.jsonl\n\n  b.v1 \r\nsub/c.pbin\n", encoding="utf-8")
+    assert listed_files(names, tmp_path, ".pbin") == [
+        tmp_path / "a.pbin",
+        tmp_path / "b.v1.pbin",
+        tmp_path / "sub" / "c.pbin",
+    ]
+
+
+def test_all_names_without_a_file_are_told_with_their_lines(tmp_path):
+    names = tmp_path / "names.txt"
+    names.write_text("\nnope\nneither.jsonl\n", encoding="utf-8")
+    with pytest.raises(DatasetNotFoundError) as caught:
+        listed_files(names, tmp_path, ".pbin")
+    told = str(caught.value).splitlines()
+    assert [line.partition(": ")[0] for line in told] == [f"{names}, line 2", f"{names}, line 3"]
+    names.write_text("\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="names no file"):
+        listed_files(names, tmp_path, ".pbin")
