@@ -9,22 +9,28 @@ import os
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import dagster as dg
+from pydantic import Field
 
 from modalities_pipeline.data.files import FileExistencePolicy, digest_strings, hex_of, output_lock, size_in_bytes
 from modalities_pipeline.data.freshness import Action, Policy, decide
 from modalities_pipeline.data.manifest import Manifest, StageIdentity, digest_of, read_manifest
+from modalities_pipeline.data.progress_log import ProgressLog
 from modalities_pipeline.exceptions import ModalitiesPipelineError, UserError
 from modalities_pipeline.orchestration.spec import PolicyName
+from modalities_pipeline.orchestration.workers import num_cpus, run_in_processes
 
 POLICY_TAG = "modalities_pipeline/policy"
 UP_TO_DATE = "up_to_date"
 
 _MAX_REASONS = 5  # in a line of the log; the table of outputs has them all
 _MAX_REASON_LENGTH = 300
+_MANY_JOBS = 64
+_MUCH_INPUT_IN_BYTES = 2 << 30
 _MAX_ROWS = 200  # of the table of outputs; metadata is stored with every run
 
 
@@ -32,6 +38,15 @@ class PolicyResource(dg.ConfigurableResource):
     """What to do about outputs that exist; the spec gives the default, run config or the run's tag may change it."""
 
     policy: PolicyName = "auto"
+    num_workers: Annotated[int, Field(ge=1)] | None = (
+        None  # processes for an asset with much to build; None: as many as CPUs
+    )
+
+    def num_workers_for(self, num_jobs: int, input_size_in_bytes: int) -> int:
+        """How many processes build so much: one, unless there is enough to do for more to be worth their start."""
+        if num_jobs < _MANY_JOBS and input_size_in_bytes < _MUCH_INPUT_IN_BYTES:
+            return 1
+        return max(min(self.num_workers or num_cpus(), num_jobs), 1)
 
     def for_run(self, context: dg.AssetExecutionContext) -> Policy:
         """The policy of this run.
@@ -47,12 +62,21 @@ class PolicyResource(dg.ConfigurableResource):
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One output of an asset: its name in the asset's table, what decides its bytes, and how to build it."""
+    """One output of an asset.
+
+    Attributes:
+        name: in the asset's table of outputs.
+        identity: what decides its bytes.
+        output_path: where it lies.
+        build: builds it; picklable where an asset has several jobs.
+        input_size_in_bytes: how much it reads, by which it is seen whether more processes are worth their start.
+    """
 
     name: str
     identity: StageIdentity
     output_path: Path
     build: Callable[[FileExistencePolicy], Manifest | None]
+    input_size_in_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,12 +138,11 @@ def materialize(
     run_policy = policy.for_run(context)
     with output_lock(lock_path):
         decisions = [decide(job.identity, job.output_path, run_policy) for job in jobs]
-        outcomes = []
-        for job, decision in zip(jobs, decisions, strict=True):
+        chosen = list(zip(jobs, decisions, strict=True))
+        for job, decision in chosen:
             context.log.debug(f"{job.name}: {decision.action.value} ({decision.reason})")
-            if decision.action is Action.BUILD:
-                job.build(FileExistencePolicy.OVERRIDE)
-            outcomes.append(Outcome.of(job.name, job.output_path, decision.action, decision.reason))
+        _build([job for job, decision in chosen if decision.action is Action.BUILD], context, policy)
+        outcomes = [Outcome.of(job.name, job.output_path, decision.action, decision.reason) for job, decision in chosen]
     manifests = [outcome.manifest for outcome in outcomes if outcome.manifest is not None]
     metadata = {**describe(manifests), **report(outcomes, run_policy, time.monotonic() - started)}
     context.log.info(f"{context.asset_key.to_user_string()}: {summarize(outcomes)}")
@@ -128,6 +151,21 @@ def materialize(
         metadata=metadata,
         check_results=[up_to_date_result(outcomes)],
     )
+
+
+def _build(jobs: Sequence[Job], context: dg.AssetExecutionContext, policy: PolicyResource) -> None:
+    num_workers = policy.num_workers_for(len(jobs), sum(job.input_size_in_bytes for job in jobs))
+    builds = [partial(job.build, FileExistencePolicy.OVERRIDE) for job in jobs]
+    done = run_in_processes(builds, num_workers) if num_workers > 1 else _run_here(builds)
+    with ProgressLog(context.log, context.asset_key.to_user_string(), len(jobs), "outputs") as progress:
+        for num_done in done:
+            progress.update(num_done)
+
+
+def _run_here(builds: Sequence[Callable[[], object]]) -> Iterator[int]:
+    for num_done, build in enumerate(builds, start=1):
+        build()
+        yield num_done
 
 
 def combined_digest(outcomes: Sequence[Outcome]) -> str:

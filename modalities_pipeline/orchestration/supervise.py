@@ -56,7 +56,7 @@ class Supervisor:
         """
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
-        _set_process_control(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        die_with_parent()
         _set_process_control(_PR_SET_CHILD_SUBREAPER, 1)
         with contextlib.ExitStack() as stack:
             if self._lock_path is not None:
@@ -64,7 +64,7 @@ class Supervisor:
             if self._should_stop():
                 return EXIT_CODE_TERMINATED
             stack.callback(kill_descendants, os.getpid())
-            return self._watch(subprocess.Popen(command, preexec_fn=_die_with_parent))
+            return self._watch(subprocess.Popen(command, preexec_fn=die_with_parent))
 
     def _wait_for_lock(self, lock: IO[str]) -> None:
         while not self._should_stop():
@@ -145,9 +145,9 @@ def _set_process_control(option: int, value: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
-def _die_with_parent() -> None:
-    """In the child, before exec: should the supervisor itself be killed, the launcher gets SIGTERM."""
-    _set_process_control(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def die_with_parent(signal_number: int = signal.SIGTERM) -> None:
+    """In a child: get this signal should its parent die, even by SIGKILL."""
+    _set_process_control(_PR_SET_PDEATHSIG, signal_number)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -1,6 +1,8 @@
 """The policy's table, through a real asset: what is built, what is reused, what is kept, and what is reported."""
 
+import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce, read_manifest
 from modalities_pipeline.exceptions import CheckpointingError, UserError
+from modalities_pipeline.orchestration import materialize as materialize_module
 from modalities_pipeline.orchestration.materialize import (
     Job,
     PolicyResource,
@@ -76,6 +79,36 @@ def run(pipeline: Pipeline) -> Callable[..., Any]:
     """Materialize with a policy; gives the result."""
     instance = dg.DagsterInstance.ephemeral()
     return lambda policy="auto", tags=None: pipeline.run(instance, policy, tags)
+
+
+def build_in_some_process(folder: Path, name: str, policy: FileExistencePolicy) -> Manifest | None:
+    identity = StageIdentity("numbers", "1", {}, {})
+    return produce(folder / name, [], policy, lambda: identity, lambda path: _write(path, str(os.getpid())))
+
+
+@pytest.mark.multi_process
+@pytest.mark.parametrize(("num_workers", "is_parallel"), [(1, False), (2, True)])
+def test_many_outputs_are_built_in_as_many_processes_as_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_workers: int, is_parallel: bool
+) -> None:
+    monkeypatch.setattr(materialize_module, "_MANY_JOBS", 3)
+
+    @dg.asset(key=KEY, check_specs=[up_to_date_check(KEY)])
+    def numbers(context: dg.AssetExecutionContext, policy: PolicyResource) -> dg.MaterializeResult:
+        jobs = [
+            Job(
+                name,
+                StageIdentity("numbers", "1", {}, {}),
+                tmp_path / name,
+                partial(build_in_some_process, tmp_path, name),
+            )
+            for name in "abc"
+        ]
+        return materialize(context, policy, tmp_path / "lock", jobs)
+
+    result = dg.materialize([numbers], resources={"policy": PolicyResource(num_workers=num_workers)})
+    assert metadata_of(result)["cache_misses"] == 3
+    assert ((tmp_path / "a").read_text() != str(os.getpid())) is is_parallel
 
 
 def metadata_of(result: Any) -> dict[str, Any]:

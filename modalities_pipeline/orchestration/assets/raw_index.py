@@ -41,6 +41,7 @@ def raw_index_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefinition:
                 listed=file,
                 drop_faulty_entries=drop_faulty_entries,
             ),
+            file.size_in_bytes,
         )
 
     @dg.asset(

@@ -46,6 +46,7 @@ def shuffled_chunks_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefinition:
         packs = [spec.layout.tokenized_pack(name, file.stem) for file in files]
         digests = [input_digest_of(pack, f"{name}/tokenized_pack") for pack in packs]
         tokenizer = tokenizer_inputs(packs)
+        size_in_bytes = sum(pack.stat().st_size for pack in packs)
         jobs = [
             Job(
                 f"chunk_{chunk_id}",
@@ -60,6 +61,7 @@ def shuffled_chunks_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefinition:
                     global_seed=seed,
                     shuffle=shuffle,
                 ),
+                size_in_bytes // num_chunks,
             )
             for chunk_id in range(num_chunks)
         ]

@@ -2,8 +2,9 @@
 
 import functools
 import itertools
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -24,6 +25,8 @@ from modalities_pipeline.orchestration.materialize import (
     user_errors_as_failures,
 )
 from modalities_pipeline.orchestration.spec import PipelineSpec
+from modalities_pipeline.orchestration.workers import num_cpus
+from modalities_pipeline.tokenization.saved_tokenizer import build_tokenizer
 
 if TYPE_CHECKING:
     from modalities_pipeline.tokenization.tokenizers import TokenizerWrapper
@@ -51,17 +54,14 @@ def tokenized_pack_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefinition:
     def tokenized_pack(context: dg.AssetExecutionContext, policy: PolicyResource) -> dg.MaterializeResult:
         """The tokens of every document, each ended by the end-of-document token: one .pbin per raw file."""
         fingerprint = _tokenizer_fingerprint(spec)
-        get_tokenizer = functools.cache(lambda: _build_tokenizer(spec))
         files = read_raw_files(spec.layout.raw_files(name))
-        jobs = [_job(spec, name, file, fingerprint, get_tokenizer) for file in files]
+        jobs = [_job(spec, name, file, fingerprint) for file in files]
         return materialize(context, policy, spec.layout.lock(f"{name}_tokenized_pack"), jobs, _describe)
 
     return tokenized_pack
 
 
-def _job(
-    spec: PipelineSpec, name: str, file: RawFile, fingerprint: str, get_tokenizer: Callable[[], "TokenizerWrapper"]
-) -> Job:
+def _job(spec: PipelineSpec, name: str, file: RawFile, fingerprint: str) -> Job:
     corpus = spec.corpora[name]
     settings = stage.TokenizedPackSettings(
         src_path=file.path,
@@ -72,14 +72,31 @@ def _job(
         on_bad_sample=corpus.on_bad_sample,
     )
     index_digest = input_digest_of(spec.layout.raw_index(name, file.stem), f"{name}/raw_index")
-
-    def build(on_exist: FileExistencePolicy) -> Manifest | None:
-        return stage.build_tokenized_pack(settings, get_tokenizer(), on_exist, file, index_digest)
-
+    component = json.dumps(tokenizer.component_of(spec))
     identity = stage.identity(
         file.digest, index_digest, fingerprint, corpus.jq_pattern, spec.tokenizer.eod_token, corpus.on_bad_sample
     )
-    return Job(file.stem, identity, spec.layout.tokenized_pack(name, file.stem), build)
+    build = functools.partial(_build, settings, component, fingerprint, file, index_digest)
+    return Job(file.stem, identity, spec.layout.tokenized_pack(name, file.stem), build, file.size_in_bytes)
+
+
+def _build(
+    settings: stage.TokenizedPackSettings,
+    component: str,
+    fingerprint: str,
+    file: RawFile,
+    index_digest: str,
+    file_existence_policy: FileExistencePolicy,
+) -> Manifest | None:
+    wrapper = _tokenizer(component, fingerprint)
+    settings = settings.model_copy(update={"num_cpus": num_cpus()})
+    return stage.build_tokenized_pack(settings, wrapper, file_existence_policy, file, index_digest)
+
+
+@functools.cache
+def _tokenizer(component: str, fingerprint: str) -> "TokenizerWrapper":
+    """The tokenizer of a component node in JSON; a process that packs many files with it builds it once."""
+    return build_tokenizer(json.loads(component))
 
 
 def _tokenizer_fingerprint(spec: PipelineSpec) -> str:
@@ -90,13 +107,6 @@ def _tokenizer_fingerprint(spec: PipelineSpec) -> str:
             f"There is no tokenizer in {spec.layout.tokenizer}. Materialize the asset 'tokenizer'."
         )
     return str(manifest.details["tokenizer_fingerprint"])
-
-
-def _build_tokenizer(spec: PipelineSpec) -> "TokenizerWrapper":
-    from modalities_pipeline.config.factory import ComponentFactory
-    from modalities_pipeline.config.registry import Registry
-
-    return ComponentFactory(Registry()).build_component(tokenizer.component_of(spec))
 
 
 def _describe(manifests: list[Manifest]) -> Mapping[str, Any]:
