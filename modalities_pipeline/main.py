@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 import torch.distributed as dist
 import yaml
 from pydantic import BaseModel
@@ -20,7 +21,8 @@ from modalities_pipeline.config.loader import load_app_config_dict, load_yaml
 from modalities_pipeline.config.registry import Registry
 from modalities_pipeline.config.schemas import TrainingComponentsInstantiationModel, TrainingSettings, training_report
 from modalities_pipeline.data.files import atomic_path
-from modalities_pipeline.distributed.env import get_rank
+from modalities_pipeline.dataloading.token_ids import refuse_unknown_token_ids
+from modalities_pipeline.distributed.env import get_rank, get_world_size
 from modalities_pipeline.evaluator import Evaluator
 from modalities_pipeline.gym import Gym
 from modalities_pipeline.reporting.broker import (
@@ -132,6 +134,7 @@ class Main:
         settings = components.settings
         root = settings.paths.experiments_root_path or self.experiments_root_path
         folder = root / settings.experiment_id
+        _check_token_ids(components)
         if get_rank() == 0:
             self._prepare_folder(folder, settings.training_progress.num_seen_steps)
         dist.barrier()
@@ -223,6 +226,20 @@ class Main:
         }
         with atomic_path(folder / RESULT_FILE_NAME) as temporary:
             temporary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def _check_token_ids(components: TrainingComponentsInstantiationModel) -> None:
+    vocab_size = getattr(components.model_raw, "vocab_size", None)
+    if vocab_size is None:
+        return
+
+    def max_over_ranks(number: int) -> int:
+        largest = torch.tensor(number, device=next(components.model_raw.parameters()).device)
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+        return int(largest)
+
+    datasets = [components.train_dataset, *(loader.dataset for loader in components.eval_dataloaders)]
+    refuse_unknown_token_ids(datasets, vocab_size, get_rank(), get_world_size(), max_over_ranks)
 
 
 def _plain(value: Any) -> Any:

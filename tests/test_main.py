@@ -265,3 +265,18 @@ def test_training_data_too_short_for_a_step_are_named(write_config, tmp_path, da
     assert completed.returncode == 1
     assert f"{data_dir / 'train.pbin'} is too short for one step: its 2561 tokens make 160 samples" in completed.stderr
     assert "warmup_steps" not in completed.stderr
+
+
+def test_token_ids_that_the_model_does_not_know_are_refused_before_training(write_config, tmp_path):
+    """B021: on a GPU the step itself would end in a device-side assertion."""
+    with PackedFileWriter(tmp_path / "other.pbin", 2) as writer:
+        writer.write_document([*range(200)] * 20)
+    config = write_config(
+        model_raw__config__vocab_size=128,
+        settings__paths__train_dataset_path=str(tmp_path / "other.pbin"),
+        **STEP_PROFILES[2],
+    )
+    completed = _train(config, tmp_path / "root", 2)
+    assert completed.returncode != 0
+    assert f"{tmp_path / 'other.pbin'} holds token id 199, but the model knows only the ids below" in completed.stderr
+    assert not (tmp_path / "root").exists()

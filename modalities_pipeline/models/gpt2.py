@@ -195,6 +195,11 @@ class GPT2LLM(NNModel):
         if config.use_weight_tying:
             self.transformer["wte"].weight = self.transformer["lm_head"].weight
 
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids that the model knows."""
+        return self.config.vocab_size
+
     def forward(self, inputs: Activations) -> Activations:
         """Next-token logits of shape (batch, T, vocab_size) for token ids of shape (batch, T), int32 or int64.
 
