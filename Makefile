@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 export DAGSTER_HOME := $(CURDIR)/.dagster_home
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo ui test lint clean
+.PHONY: help install demo ui test lint benchmark soak clean
 
 help:
 	@sed -n '1,/^$$/p' Makefile
@@ -46,6 +46,18 @@ lint: install
 
 test: lint
 	$(BIN)/python -m pytest
+
+# The data stages' speed and memory; docs/benchmarks.md tells how to make an environment with Modalities for PEER_PYTHON.
+# Without PEER_PYTHON only this package is measured, and docs/benchmarks.md stays as it is.
+BENCHMARK_SIZES_IN_MB ?= 50 300 3000
+benchmark: install
+	$(BIN)/python benchmarks/data_stages.py --sizes-in-mb $(BENCHMARK_SIZES_IN_MB) \
+		$(if $(TOKENIZER_DIR),--tokenizer-dir $(TOKENIZER_DIR)) \
+		$(if $(PEER_PYTHON),--peer-python $(PEER_PYTHON) --write docs/benchmarks.md)
+
+# In full what the tests only sample: kills, damaged files, properties, a 3 GB corpus. An hour or two, 20 GB of disk.
+soak: install
+	$(BIN)/python benchmarks/soak.py
 
 clean:
 	rm -rf outputs .dagster_home .mypy_cache .pytest_cache .ruff_cache

@@ -119,4 +119,4 @@ after = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module
 print(*sorted(after - before))
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(result.stdout.split()) <= {"modalities_pipeline", "blake3", "orjson"}
+    assert set(result.stdout.split()) <= {"modalities_pipeline", "xxhash", "orjson"}

@@ -132,7 +132,7 @@ class DocumentBatches:
         offset, _ = self._index[position]
         seen, number = self._num_lines_before if self._num_lines_before[0] <= offset else (0, 0)
         for start in range(seen, offset, _COUNT_BLOCK_IN_BYTES):
-            number += os.pread(self._file.fileno(), min(_COUNT_BLOCK_IN_BYTES, offset - start), start).count(b"\n")
+            number += self._bytes_at(start, min(_COUNT_BLOCK_IN_BYTES, offset - start)).count(b"\n")
         self._num_lines_before = (offset, number)
         return number + 1, offset
 

@@ -1,7 +1,8 @@
 """Writes the documents of a raw file as token ids, each ended by the end-of-document token."""
 
+import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
 
 logger = logging.getLogger(__name__)
 
-_MAX_BATCH_IN_BYTES = 1 << 19  # a fast encoder is slower on larger ones, which leave the core's cache
-_MAX_IN_SLOW_ENCODERS_IN_BYTES = 4 << 20  # a slow encoder needs some hundred bytes of memory per token
-_MIN_BATCH_IN_BYTES = 64 << 10
+# Encoders are slower on larger batches, whose ids (and what a slow encoder knows of them) leave the core's cache.
+_MAX_BATCH_IN_BYTES = 512 << 10
+_MAX_BATCH_OF_SLOW_ENCODER_IN_BYTES = 64 << 10
 _NUM_BIT_LENGTHS = 64
 
 
@@ -60,9 +61,10 @@ class DocumentPacker:
             bad = BadDocuments(documents, settings.on_bad_sample)
             may_be_fast = settings.tokenizer_backend == "auto"
             chosen = choose_encoder(self._tokenizer, documents.sample() if may_be_fast else [], may_be_fast)
-            for batch, tokens in self._encoded(documents, chosen.encoder):
-                self._write(batch, tokens, documents, bad, writer)
-                progress.update(batch.end)
+            with contextlib.closing(self._encoded(documents, chosen.encoder)) as encoded:
+                for batch, tokens in encoded:
+                    self._write(batch, tokens, documents, bad, writer)
+                    progress.update(batch.end)
         counts = self._counts(len(documents), writer, bad)
         if counts["num_documents"] + counts["num_skipped"] != len(documents):
             raise RuntimeError(f"{output_path}: documents were lost while packing: {counts}.")
@@ -74,15 +76,15 @@ class DocumentPacker:
             )
         return BuildResult(counts, self._details(token_size, chosen, bad))
 
-    def _encoded(self, documents: DocumentBatches, encoder: Encoder) -> Iterator[tuple[DocumentBatch, FlatTokens]]:
+    def _encoded(
+        self, documents: DocumentBatches, encoder: Encoder
+    ) -> Generator[tuple[DocumentBatch, FlatTokens], None, None]:
         """The file's documents and their ids, encoded in as many threads as the settings allow."""
-        num_cpus = self._settings.num_cpus
-        max_bytes = _MAX_BATCH_IN_BYTES
-        if not encoder.is_fast:
-            max_bytes = min(max_bytes, max(_MIN_BATCH_IN_BYTES, _MAX_IN_SLOW_ENCODERS_IN_BYTES // num_cpus))
-        batches = documents.batches(self._settings.processing_batch_size, max_bytes)
+        settings = self._settings
+        max_bytes = _MAX_BATCH_IN_BYTES if encoder.is_fast else _MAX_BATCH_OF_SLOW_ENCODER_IN_BYTES
+        batches = documents.batches(settings.processing_batch_size, max_bytes)
         with temporary_environment(encoder.environment):
-            yield from encode_ahead(encoder, batches, num_cpus)
+            yield from encode_ahead(encoder, batches, settings.num_cpus)
 
     def _write(
         self,

@@ -16,7 +16,10 @@ _MAX_FAST_THREADS = 4  # reading, which one thread does, keeps no more of them b
 def encode_ahead(
     encoder: Encoder, batches: Iterable[DocumentBatch], num_cpus: int
 ) -> Iterator[tuple[DocumentBatch, FlatTokens]]:
-    """Each batch with the ids of its texts, in order; at most `num_cpus` threads work, the calling one included.
+    """Each batch with the ids of its texts, in order.
+
+    `num_cpus` threads encode, but one of them reads where reading is no small part of the work. Batches waiting or at
+    work are at most two more than these threads.
 
     Raises:
         UserError: the encoder fails on a batch; those not yet encoded are dropped.
@@ -26,6 +29,7 @@ def encode_ahead(
     # Threads take longer to start than a small file to encode.
     num_threads = _num_threads(encoder, num_cpus) if len(first) > 1 else 0
     batches = itertools.chain(first, remaining)
+    del first  # a huge document would stay in memory
     if not num_threads:
         yield from ((batch, _encode(encoder, batch)) for batch in batches)
         return

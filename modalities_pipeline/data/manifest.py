@@ -53,7 +53,7 @@ class StageIdentity:
 
     @property
     def fingerprint(self) -> str:
-        """`blake3:<hex>` of the identity's canonical JSON."""
+        """`xxh128:<hex>` of the identity's canonical JSON."""
         return digest_strings([json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)])
 
 

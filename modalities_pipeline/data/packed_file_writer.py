@@ -95,22 +95,23 @@ class PackedFileWriter:
         self._index.extend(lengths * self.token_size_in_bytes)
 
     def write_bytes(self, documents: Sequence[bytes | memoryview]) -> None:
-        """Append documents that are already encoded with this file's token size.
+        """Append documents that are already encoded with this file's token size, bytes or views of single bytes.
 
         Raises:
             DatasetFormatError: a document is no whole number of tokens.
         """
-        lengths = [document.nbytes if isinstance(document, memoryview) else len(document) for document in documents]
-        if any(length % self.token_size_in_bytes for length in lengths):
+        lengths = np.fromiter(map(len, documents), dtype=np.int64, count=len(documents))
+        if (lengths % self.token_size_in_bytes).any():
             raise DatasetFormatError(
                 f"{self._path}: a document behind document {self.num_documents} is no whole number of tokens of "
                 f"{self.token_size_in_bytes} bytes."
             )
-        if sum(lengths) <= _MAX_JOIN_IN_BYTES:
-            self._file.write(b"".join(documents))
+        if int(lengths.sum()) <= _MAX_JOIN_IN_BYTES:
+            num_written = self._file.write(b"".join(documents))
         else:
-            for document in documents:
-                self._file.write(document)
+            num_written = sum(self._file.write(document) for document in documents)
+        if num_written != lengths.sum():
+            raise DatasetFormatError(f"{self._path}: a document is a view of items that are no single bytes.")
         self._index.extend(lengths)
 
     def write_file(self, file: "PackedFile", report: Report = lambda _: None) -> None:

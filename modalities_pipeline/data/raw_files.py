@@ -33,7 +33,7 @@ class RawFile:
         name: file name.
         path: absolute path.
         size_in_bytes: size.
-        digest: `blake3:<hex>` of the content.
+        digest: `xxh128:<hex>` of the content.
         modified_at_in_ns: time of change when the digest was taken, None where it is not known.
     """
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import blake3
+import xxhash
 
 from modalities_pipeline.data.files import digest_file, digest_of_hash
 from modalities_pipeline.data.manifest import input_digest_of, read_manifest
@@ -56,7 +56,7 @@ class RawSource:
 
     @property
     def digest(self) -> str:
-        """`blake3:<hex>` of the content that the stage's output is recorded for."""
+        """`xxh128:<hex>` of the content that the stage's output is recorded for."""
         if self._digest is None:
             self._digest = digest_file(self.path)
         return self._digest
@@ -123,7 +123,7 @@ class _Reading(io.RawIOBase):
         self._file = file
         self._source = source
         self._on_progress = on_progress
-        self._hasher = blake3.blake3() if source.known_digest is None else None
+        self._hasher = xxhash.xxh3_128() if source.known_digest is None else None
         self.num_bytes = 0
 
     def readable(self) -> bool:
@@ -144,7 +144,7 @@ class _Reading(io.RawIOBase):
         return num_bytes
 
     def digest(self) -> str:
-        """`blake3:<hex>` of what was read."""
+        """`xxh128:<hex>` of what was read."""
         assert self._hasher is not None
         return digest_of_hash(self._hasher)
 

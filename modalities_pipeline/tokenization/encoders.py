@@ -9,6 +9,7 @@ import importlib.metadata
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
+
+SERIAL_TOKENIZERS: Mapping[str, str] = MappingProxyType({"TOKENIZERS_PARALLELISM": "false"})
 
 _DTYPES = {"I": np.uint32, "q": np.int64}
 _CACHE_CAPACITY_IN_WORDS = 1 << 17  # about 100 MB
@@ -48,7 +51,7 @@ class Encoder(ABC):
     version: str
     is_fast = False
     is_concurrent = False
-    environment: Mapping[str, str] = {}
+    environment: Mapping[str, str] = MappingProxyType({})
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> FlatTokens:
@@ -59,13 +62,18 @@ class ListEncoder(Encoder):
     """The encoder of any tokenizer, through its lists of ids."""
 
     def __init__(
-        self, tokenizer: TokenizerWrapper, library: str = "modalities-pipeline", is_concurrent: bool = False
+        self,
+        tokenizer: TokenizerWrapper,
+        library: str | None = None,
+        is_concurrent: bool = False,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Name the library that the tokenizer calls."""
+        """Name the library that the tokenizer calls, if any, and what holds for it; see `Encoder`."""
         self._tokenizer = tokenizer
-        self.name = type(tokenizer).__name__ if library == "modalities-pipeline" else library
-        self.version = version_of(library)
+        self.name = library or type(tokenizer).__name__
+        self.version = version_of(library or "modalities-pipeline")
         self.is_concurrent = is_concurrent
+        self.environment = environment
 
     def encode(self, texts: Sequence[str]) -> FlatTokens:
         """See `Encoder`; ids are int64."""
@@ -77,7 +85,7 @@ class HuggingFaceEncoder(Encoder):
 
     name = "tokenizers"
     is_concurrent = True
-    environment: Mapping[str, str] = {"TOKENIZERS_PARALLELISM": "false"}
+    environment = SERIAL_TOKENIZERS
 
     def __init__(self, backend: Any) -> None:
         """Encode with a `tokenizers.Tokenizer`; its truncation and padding apply."""

@@ -77,7 +77,7 @@ class TokenizerWrapper(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """`blake3:<hex>` of all that decides the ids of a text; the same wherever the tokenizer's files lie."""
+        """`xxh128:<hex>` of all that decides the ids of a text; the same wherever the tokenizer's files lie."""
 
     @abstractmethod
     def save(self, output_dir: Path) -> None:

@@ -102,10 +102,12 @@ class PreTrainedHFTokenizer(TokenizerWrapper):
 
     def reference_encoder(self) -> "Encoder":
         """See `TokenizerWrapper`."""
-        from modalities_pipeline.tokenization.encoders import HuggingFaceEncoder
+        from modalities_pipeline.tokenization.encoders import SERIAL_TOKENIZERS, HuggingFaceEncoder, ListEncoder
 
         backend = self._prepared_backend()
-        return super().reference_encoder() if backend is None else HuggingFaceEncoder(backend)
+        if backend is None:
+            return ListEncoder(self, "transformers", environment=SERIAL_TOKENIZERS)
+        return HuggingFaceEncoder(backend)
 
     def fast_encoder(self) -> "Encoder | str":
         """See `TokenizerWrapper`."""

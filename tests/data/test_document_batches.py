@@ -1,6 +1,7 @@
 """Documents in batches."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -122,3 +123,15 @@ def test_a_sample_of_huge_documents_is_cut(write_lines: Callable[..., Path], ope
 def test_a_sample_of_a_small_file_is_small(write_lines: Callable[..., Path], open_batches: Open) -> None:
     with open_batches(write_lines("a.jsonl", [json.dumps({"text": "x" * 500})] * 50)) as documents:
         assert 4000 <= sum(map(len, documents.sample())) <= 4600
+
+
+def test_a_file_that_the_system_gives_in_pieces_is_read_whole(
+    write_lines: Callable[..., Path], open_batches: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [json.dumps({"text": f"document {number}"}) for number in range(20)]
+    read = os.pread
+    with open_batches(write_lines("a.jsonl", lines)) as documents:
+        monkeypatch.setattr(os, "pread", lambda file, size, offset: read(file, min(size, 7), offset))
+        texts = [text for batch in documents.batches(3, 1000) for text in batch.texts]
+        assert documents.place_of(19) == (20, sum(len(line) + 1 for line in lines[:19]))
+    assert texts == [f"document {number}" for number in range(20)]

@@ -14,7 +14,7 @@ from modalities_pipeline.data import document_packer
 from modalities_pipeline.data.manifest import Manifest
 from modalities_pipeline.data.raw_index import build_raw_index
 from modalities_pipeline.data.tokenized_pack import TokenizedPackSettings, build_tokenized_pack
-from modalities_pipeline.exceptions import UserError
+from modalities_pipeline.exceptions import DatasetFormatError, UserError
 from modalities_pipeline.tokenization import certification
 from modalities_pipeline.tokenization.encoders import Encoder, FlatTokens, version_of
 from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
@@ -95,7 +95,7 @@ def test_the_bytes_do_not_depend_on_threads(
 ) -> None:
     expected = _pack(source, tokenizer, num_cpus=1)
     monkeypatch.setattr(document_packer, "_MAX_BATCH_IN_BYTES", 500)
-    monkeypatch.setattr(document_packer, "_MIN_BATCH_IN_BYTES", 500)
+    monkeypatch.setattr(document_packer, "_MAX_BATCH_OF_SLOW_ENCODER_IN_BYTES", 500)
     found = _pack(source, tokenizer, "y.pbin", num_cpus=num_cpus, tokenizer_backend=backend)
     assert found.digest == expected.digest
 
@@ -105,7 +105,7 @@ def test_sentencepiece_packs_the_same_bytes_in_threads(
     source: Path, tiny_sp_file: Path, monkeypatch: pytest.MonkeyPatch, num_cpus: int
 ) -> None:
     expected = _pack(source, PreTrainedSPTokenizer(str(tiny_sp_file)), eod_token="</s>", num_cpus=1)
-    monkeypatch.setattr(document_packer, "_MIN_BATCH_IN_BYTES", 500)
+    monkeypatch.setattr(document_packer, "_MAX_BATCH_OF_SLOW_ENCODER_IN_BYTES", 500)
     monkeypatch.setattr(document_packer, "_MAX_BATCH_IN_BYTES", 500)
     tokenizer = PreTrainedSPTokenizer(str(tiny_sp_file))
     found = _pack(source, tokenizer, "y.pbin", eod_token="</s>", num_cpus=num_cpus)
@@ -174,6 +174,9 @@ def test_environment_variables_are_given_back(
             monkeypatch.setenv(name, old)
     before = dict(os.environ)
     _pack(source, tokenizer, num_cpus=2, tokenizer_backend=backend)
+    assert dict(os.environ) == before
+    with pytest.raises(DatasetFormatError):
+        _pack(source, tokenizer, "y.pbin", num_cpus=2, tokenizer_backend=backend, jq_pattern=".nothing")
     assert dict(os.environ) == before
 
 

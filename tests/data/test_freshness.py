@@ -18,7 +18,7 @@ from modalities_pipeline.data.manifest import (
 )
 from modalities_pipeline.exceptions import OutputExistsError
 
-IDENTITY = StageIdentity("stage", "1", {"vocab_size": 10}, {"source": "blake3:" + "a" * 64})
+IDENTITY = StageIdentity("stage", "1", {"vocab_size": 10}, {"source": "xxh128:" + "a" * 64})
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_an_output_that_is_out_of_date_is_rebuilt_or_kept(output: Path, policy: 
 
 
 def test_the_policy_error_says_what_changed_from_what_to_what(output: Path) -> None:
-    changed = StageIdentity("stage", "2", {"vocab_size": 11, "new": 1}, {"source": "blake3:" + "b" * 64})
+    changed = StageIdentity("stage", "2", {"vocab_size": 11, "new": 1}, {"source": "xxh128:" + "b" * 64})
     with pytest.raises(OutputExistsError) as caught:
         decide(changed, output, Policy.ERROR)
     message = str(caught.value)
@@ -76,7 +76,7 @@ def test_the_policy_error_says_what_changed_from_what_to_what(output: Path) -> N
         "code version 1 -> 2",
         "setting vocab_size: 10 -> 11",
         "setting new is new",
-        "input source: blake3:aaaaaaaa -> blake3:bbbbbbbb",
+        "input source: xxh128:aaaaaaaa -> xxh128:bbbbbbbb",
     ):
         assert part in message
 

@@ -21,7 +21,7 @@ from modalities_pipeline.data.manifest import (
 )
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, OutputExistsError, UserError
 
-IDENTITY = StageIdentity("stage", "1", {"vocab_size": 10}, {"source": "blake3:" + "a" * 64})
+IDENTITY = StageIdentity("stage", "1", {"vocab_size": 10}, {"source": "xxh128:" + "a" * 64})
 
 
 def _build(content: str = "content") -> Callable[[Path], BuildResult]:
@@ -61,7 +61,7 @@ def test_a_manifest_tells_what_the_output_was_made_from(output: Path) -> None:
         StageIdentity("other", "1", IDENTITY.settings, IDENTITY.inputs),
         StageIdentity("stage", "2", IDENTITY.settings, IDENTITY.inputs),
         StageIdentity("stage", "1", {"vocab_size": 11}, IDENTITY.inputs),
-        StageIdentity("stage", "1", IDENTITY.settings, {"source": "blake3:b"}),
+        StageIdentity("stage", "1", IDENTITY.settings, {"source": "xxh128:b"}),
         StageIdentity("stage", "1", IDENTITY.settings, {"other": IDENTITY.inputs["source"]}),
     ],
 )
@@ -114,10 +114,10 @@ def test_a_directory_is_an_output_like_any_other(tmp_path: Path) -> None:
 
 def test_digests_come_from_the_manifest_only_while_it_is_true(output: Path) -> None:
     path = manifest_path(output)
-    path.write_text(json.dumps({**json.loads(path.read_text()), "digest": "blake3:recorded"}))
-    assert digest_of(output) == "blake3:recorded"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "digest": "xxh128:recorded"}))
+    assert digest_of(output) == "xxh128:recorded"
     output.write_text("other content")
-    assert digest_of(output) != "blake3:recorded"
+    assert digest_of(output) != "xxh128:recorded"
 
 
 def test_an_input_that_differs_from_its_manifest_is_refused(tmp_path: Path) -> None:
@@ -181,13 +181,13 @@ def test_an_input_that_changes_while_it_is_read_gives_no_output(tmp_path: Path, 
 def test_inputs_hashed_while_they_were_read_belong_to_the_identity(tmp_path: Path) -> None:
     def build(temporary: Path) -> BuildResult:
         temporary.write_text("content")
-        return BuildResult(input_digests={"source": "blake3:b"})
+        return BuildResult(input_digests={"source": "xxh128:b"})
 
     bare = StageIdentity("stage", "1", {}, {})
     manifest = produce(tmp_path / "x", [], FileExistencePolicy.ERROR, lambda: bare, build)
     assert manifest is not None
-    assert manifest.inputs == {"source": "blake3:b"}
-    assert manifest.fingerprint == StageIdentity("stage", "1", {}, {"source": "blake3:b"}).fingerprint
+    assert manifest.inputs == {"source": "xxh128:b"}
+    assert manifest.fingerprint == StageIdentity("stage", "1", {}, {"source": "xxh128:b"}).fingerprint
 
 
 def _never() -> StageIdentity:

@@ -145,3 +145,9 @@ def test_an_interrupted_writer_leaves_no_file_that_can_be_read(tmp_path: Path) -
         interrupted()
     with pytest.raises(DatasetFormatError):
         PackedFile(tmp_path / "x.pbin")
+
+
+def test_views_of_wider_items_are_refused(tmp_path: Path) -> None:
+    """Their length would count items, not bytes."""
+    with pytest.raises(DatasetFormatError, match="no single bytes"), PackedFileWriter(tmp_path / "x", 2) as writer:
+        writer.write_bytes([memoryview(bytes(8)).cast("I")])

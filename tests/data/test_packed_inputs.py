@@ -56,7 +56,7 @@ assert build_shuffled_chunk(inputs, folder / "chunk.pbin", 1, 2).counts["num_doc
 def _packed(path: Path) -> dict[str, object]:
     """Give a pack a manifest that names its tokenizer; returns what every later stage must hand on."""
     details: dict[str, object] = {
-        "tokenizer_fingerprint": "blake3:one",
+        "tokenizer_fingerprint": "xxh128:one",
         "vocab_size": 100,
         "num_token_ids": 101,
         "eod_token": "<eod>",

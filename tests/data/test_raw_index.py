@@ -233,7 +233,7 @@ def test_a_missing_raw_file_is_named(tmp_path: Path) -> None:
 def test_the_manifest_has_the_published_identity(write_lines: Callable[..., Path]) -> None:
     source = write_lines("a.jsonl", ["1"])
     status = source.stat()
-    build_raw_index(source, listed=RawFile(source.name, source, status.st_size, "blake3:known", status.st_mtime_ns))
+    build_raw_index(source, listed=RawFile(source.name, source, status.st_size, "xxh128:known", status.st_mtime_ns))
     manifest = read_manifest(source.with_suffix(".idx"))
     assert manifest is not None
-    assert manifest.fingerprint == identity("blake3:known").fingerprint
+    assert manifest.fingerprint == identity("xxh128:known").fingerprint

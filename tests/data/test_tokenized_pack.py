@@ -56,7 +56,7 @@ def test_the_bytes_do_not_depend_on_batches(
 ) -> None:
     source = write_lines("a.jsonl", [json.dumps({"text": "x" * length}) for length in range(1, 20)])
     pack(source, utf8_tokenizer, dst_path=tmp_path / "whole.pbin")
-    monkeypatch.setattr(document_packer, "_MAX_BATCH_IN_BYTES", 40)
+    monkeypatch.setattr(document_packer, "_MAX_BATCH_OF_SLOW_ENCODER_IN_BYTES", 40)
     pack(source, utf8_tokenizer, dst_path=tmp_path / "bytes.pbin")
     pack(source, utf8_tokenizer, dst_path=tmp_path / "one.pbin", processing_batch_size=1)
     assert (tmp_path / "whole.pbin").read_bytes() == (tmp_path / "bytes.pbin").read_bytes()
