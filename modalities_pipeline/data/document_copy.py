@@ -24,8 +24,10 @@ _Numbers = NDArray[np.signedinteger[Any]]
 _Positions = NDArray[np.integer[Any]]
 
 _BATCH_IN_DOCUMENTS = 1000
+_MAX_BATCH_IN_BYTES = 256 << 10  # what is joined, hashed and written stays within a core's own cache
 _BATCH_OF_MANY_FILES_IN_DOCUMENTS = 20_000  # so that one opening of a file serves several documents
-_MAX_BATCH_IN_BYTES = 16 << 20
+_MAX_BATCH_OF_MANY_FILES_IN_BYTES = 16 << 20
+_SUM_BLOCK_IN_DOCUMENTS = 65_536
 _MAX_MAPPED_FILES = 10_000
 
 
@@ -61,15 +63,16 @@ def write_documents(shares: Sequence[Share], order: _Positions, title: str, outp
         UserError: token sizes or tokenizers differ.
     """
     details = packed_details([share.file for share in shares])
+    copier = _DocumentCopier(shares)
     with (
-        PackedFileWriter(output_path, details["token_size_in_bytes"]) as writer,
+        PackedFileWriter(output_path, details["token_size_in_bytes"], copier.size_in_bytes(order)) as writer,
         ProgressLog(logger, title, len(order), "documents") as progress,
     ):
-        copier = _DocumentCopier(shares)
         for batch in copier.batches(order):
             writer.write_bytes(copier.documents(batch))
             progress.update(writer.num_documents)
-    return BuildResult({"num_documents": writer.num_documents, "num_tokens": writer.num_tokens}, details)
+    counts = {"num_documents": writer.num_documents, "num_tokens": writer.num_tokens}
+    return BuildResult(dict(counts), details, output_digest=writer.digest)
 
 
 class _DocumentCopier:
@@ -88,14 +91,25 @@ class _DocumentCopier:
         self._lengths = _joined([lengths for _, lengths in extents])
         self._contents = [file.data for file in self._files] if self._maps_all else []
 
+    def size_in_bytes(self, order: _Positions) -> int:
+        """Of all documents at these positions together."""
+        blocks = range(0, len(order), _SUM_BLOCK_IN_DOCUMENTS)
+        return sum(
+            int(self._lengths[order[start : start + _SUM_BLOCK_IN_DOCUMENTS]].sum(dtype=np.int64)) for start in blocks
+        )
+
     def batches(self, order: _Positions) -> Iterator[_Positions]:
         """Parts of the order, bounded in documents and (but for a single huge document) in bytes."""
-        max_documents = _BATCH_IN_DOCUMENTS if self._maps_all else _BATCH_OF_MANY_FILES_IN_DOCUMENTS
+        max_documents, max_bytes = (
+            (_BATCH_IN_DOCUMENTS, _MAX_BATCH_IN_BYTES)
+            if self._maps_all
+            else (_BATCH_OF_MANY_FILES_IN_DOCUMENTS, _MAX_BATCH_OF_MANY_FILES_IN_BYTES)
+        )
         start = 0
         while start < len(order):
             part = order[start : start + max_documents]
             ends = np.cumsum(self._lengths[part], dtype=np.int64)
-            part = part[: max(1, int(np.searchsorted(ends, _MAX_BATCH_IN_BYTES, side="right")))]
+            part = part[: max(1, int(np.searchsorted(ends, max_bytes, side="right")))]
             yield part
             start += len(part)
 

@@ -86,11 +86,13 @@ class BuildResult:
         counts: numbers about the output, for `Manifest.counts`.
         details: anything else, for `Manifest.details`.
         input_digests: inputs of the identity that were hashed while they were read.
+        output_digest: of the output, if it was hashed while it was written.
     """
 
     counts: dict[str, int | float] = dataclasses.field(default_factory=dict)
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
     input_digests: dict[str, str] = dataclasses.field(default_factory=dict)
+    output_digest: str | None = None
 
 
 def manifest_path(output_path: Path) -> Path:
@@ -220,7 +222,7 @@ def record(
         settings=dict(identity.settings),
         inputs=dict(identity.inputs),
         fingerprint=identity.fingerprint,
-        digest=_digest(output_path),
+        digest=result.output_digest or _digest(output_path),
         size_in_bytes=size_in_bytes(output_path),
         modified_at_in_ns=_modified_at_in_ns(output_path),
         counts=result.counts,

@@ -76,18 +76,14 @@ def _build(files: list[PackedFile], output_path: Path) -> BuildResult:
     details = packed_details(files)
     total = sum(file.data_length_in_bytes for file in files)
     with (
-        PackedFileWriter(output_path, details["token_size_in_bytes"]) as writer,
+        PackedFileWriter(output_path, details["token_size_in_bytes"], total) as writer,
         ProgressLog(logger, f"Merging {len(files)} files", total, "bytes") as progress,
     ):
-
-        def report(num_bytes_of_file: int) -> None:
-            progress.update(writer.num_tokens * writer.token_size_in_bytes + num_bytes_of_file)
-
         for file in files:
-            writer.write_file(file, report)
+            writer.write_file(file, progress.update)
     counts: dict[str, int | float] = {
         "num_documents": writer.num_documents,
         "num_tokens": writer.num_tokens,
         "num_files": len(files),
     }
-    return BuildResult(counts, details)
+    return BuildResult(counts, details, output_digest=writer.digest)

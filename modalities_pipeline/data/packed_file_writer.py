@@ -1,16 +1,15 @@
 """Writes `.pbin` files."""
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from modalities_pipeline.data.document_index import DocumentIndexBuilder
-from modalities_pipeline.data.file_copy import Report
+from modalities_pipeline.data.hashed_file import HashedFile
 from modalities_pipeline.data.offset_table import write_offset_table
 from modalities_pipeline.data.pbin_layout import HEADER, TOKEN_DTYPES
 from modalities_pipeline.exceptions import DatasetFormatError, UserError
@@ -25,12 +24,22 @@ _MAX_JOIN_IN_BYTES = 8 << 20
 class PackedFileWriter:
     """Writes a `.pbin` file; memory holds 8 bytes per document.
 
-    The header is written on `close`, so a file that was not finished is not readable. Leaving the `with` block through
-    an exception does not finish the file.
+    Leaving the `with` block through an exception does not finish the file, so it is not readable.
+
+    Attributes:
+        token_size_in_bytes: 1, 2 or 4.
+        dtype: of the tokens, `<u1`, `<u2` or `<u4`.
+        digest: of the finished file, if the length of its data was known beforehand; else None.
     """
 
-    def __init__(self, path: Path, token_size_in_bytes: int) -> None:
+    def __init__(self, path: Path, token_size_in_bytes: int, data_length_in_bytes: int | None = None) -> None:
         """Start a file, replacing an existing one.
+
+        Args:
+            path: the file.
+            token_size_in_bytes: 1, 2 or 4.
+            data_length_in_bytes: length of all documents together. If it is given, the file is written from beginning
+                to end and hashed on the way; otherwise the header is written last.
 
         Raises:
             UserError: the token size is not 1, 2 or 4.
@@ -41,8 +50,15 @@ class PackedFileWriter:
         self.dtype = TOKEN_DTYPES[token_size_in_bytes]
         self._path = path
         self._index = DocumentIndexBuilder()
-        self._file = open(path, "wb", buffering=_WRITE_BUFFER_IN_BYTES)  # noqa: SIM115 (closed in close)
-        self._file.write(bytes(HEADER.size))
+        self.digest: str | None = None
+        self._data_length_in_bytes = data_length_in_bytes
+        self._file: BinaryIO
+        if data_length_in_bytes is None:
+            self._file = open(path, "wb", buffering=_WRITE_BUFFER_IN_BYTES)  # noqa: SIM115 (closed in close)
+            self._file.write(bytes(HEADER.size))
+        else:
+            self._file = HashedFile(path, _WRITE_BUFFER_IN_BYTES)
+            self._file.write(HEADER.pack(data_length_in_bytes, token_size_in_bytes))
 
     def __enter__(self) -> Self:
         return self
@@ -114,18 +130,18 @@ class PackedFileWriter:
             raise DatasetFormatError(f"{self._path}: a document is a view of items that are no single bytes.")
         self._index.extend(lengths)
 
-    def write_file(self, file: "PackedFile", report: Report = lambda _: None) -> None:
+    def write_file(self, file: "PackedFile", on_progress: Callable[[int], None] = lambda _: None) -> None:
         """Append all documents of a file of the same token size; its data section is copied as it is.
 
         Args:
             file: the file.
-            report: is told how many of its bytes are copied, again and again.
+            on_progress: is told the number of bytes of data written so far, again and again.
 
         Raises:
             DatasetFormatError: the file's token size is another one, its index is damaged, or it changed meanwhile.
         """
         file.check_index()
-        self._append_data(file, report)
+        self._append_data(file, on_progress)
         self._index.append_file(file, file.data_length_in_bytes)
 
     def write_file_back_to_back(self, file: "PackedFile") -> None:
@@ -142,22 +158,38 @@ class PackedFileWriter:
         if self._index.num_bytes - num_bytes != file.data_length_in_bytes:
             raise DatasetFormatError(f"{file.path}: the lengths of its documents do not add up to its data.")
 
-    def _append_data(self, file: "PackedFile", report: Report) -> None:
+    def _append_data(self, file: "PackedFile", on_progress: Callable[[int], None]) -> None:
         if file.token_size_in_bytes != self.token_size_in_bytes:
             raise DatasetFormatError(
                 f"{file.path} has {file.token_size_in_bytes} bytes per token, {self._path} has "
                 f"{self.token_size_in_bytes}."
             )
-        self._file.flush()
-        file.append_data_to(self._file.fileno(), report)
+        num_written = self._index.num_bytes
+
+        def write(block: memoryview) -> None:
+            nonlocal num_written
+            num_written += self._file.write(block)
+            on_progress(num_written)
+
+        file.copy_data(write)
 
     def close(self) -> None:
-        """Write the index and the header."""
-        with self._file:
-            self._file.seek(0, os.SEEK_END)
-            write_offset_table(self._file, self._index)
-            self._file.seek(0)
-            self._file.write(HEADER.pack(self._index.num_bytes, self.token_size_in_bytes))
+        """Write the index and what is left of the header.
+
+        Raises:
+            DatasetFormatError: the documents are not as long as it was said beforehand.
+        """
+        with self._file as file:
+            if self._data_length_in_bytes not in (None, self._index.num_bytes):
+                raise DatasetFormatError(
+                    f"{self._path}: the documents have {self._index.num_bytes} bytes, not {self._data_length_in_bytes}."
+                )
+            write_offset_table(file, self._index)
+            if isinstance(file, HashedFile):
+                self.digest = file.digest
+            else:
+                file.seek(0)
+                file.write(HEADER.pack(self._index.num_bytes, self.token_size_in_bytes))
 
 
 def flatten_documents(

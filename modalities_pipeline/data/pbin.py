@@ -1,22 +1,26 @@
 """Reads `.pbin` files. `pbin_layout` describes their bytes, `PackedFileWriter` writes them."""
 
 import functools
+import io
 import mmap
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from modalities_pipeline.data.document_index import check_documents, check_extent, relative_to_data
-from modalities_pipeline.data.file_copy import Report, copy_range
 from modalities_pipeline.data.offset_table import OffsetTable, decode_offset_table
 from modalities_pipeline.data.packed_file_writer import PackedFileWriter
 from modalities_pipeline.data.pbin_layout import HEADER, TOKEN_DTYPES, token_size_for_vocab
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 
 __all__ = ["PackedFile", "PackedFileWriter", "token_size_for_vocab"]
+
+# a block that is read, hashed and written stays within a core's own cache
+_COPY_BLOCK_IN_BYTES = 256 << 10
 
 
 class PackedFile:
@@ -126,28 +130,37 @@ class PackedFile:
         """The whole data section as bytes."""
         return self._content[HEADER.size : self._data_end].data
 
-    def append_data_to(self, descriptor: int, report: Report) -> None:
-        """Copy the data section to the current position of another file; `report` is told how many bytes are copied.
+    def copy_data(self, write: Callable[[memoryview], object]) -> None:
+        """Pass the data section on, block by block; a block is valid only during the call.
 
         Raises:
-            DatasetFormatError: the file is another one than when it was opened.
+            DatasetFormatError: the file is another one than when it was opened, or became shorter.
         """
+        block = memoryview(bytearray(_COPY_BLOCK_IN_BYTES))
         with self._reopened() as file:
-            copy_range(file.fileno(), descriptor, HEADER.size, self.data_length_in_bytes, report)
+            file.seek(HEADER.size)
+            for start in range(0, self.data_length_in_bytes, len(block)):
+                part = block[: min(len(block), self.data_length_in_bytes - start)]
+                if file.readinto(part) != len(part):
+                    raise self._changed()
+                write(part)
 
     @property
     def _data_end(self) -> int:
         return HEADER.size + self.data_length_in_bytes
 
-    def _reopened(self) -> BinaryIO:
+    def _reopened(self) -> io.BufferedReader:
         try:
             file = open(self.path, "rb")  # noqa: SIM115 (closed by the caller)
         except FileNotFoundError:
             raise DatasetNotFoundError(f"{self.path} was deleted while it was read.") from None
         if _version(file.fileno()) != self._version:
             file.close()
-            raise DatasetFormatError(f"{self.path} changed while it was read. Run again when it is complete.")
+            raise self._changed()
         return file
+
+    def _changed(self) -> DatasetFormatError:
+        return DatasetFormatError(f"{self.path} changed while it was read. Run again when it is complete.")
 
     def _extent(self, position: int) -> tuple[int, int]:
         extent = self.index[position]

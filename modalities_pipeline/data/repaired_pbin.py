@@ -56,9 +56,10 @@ def _build(input_path: Path, output_path: Path) -> BuildResult:
         if not is_shifted_by_merge(file.index, file.data_length_in_bytes):
             _refuse(file)
         details = packed_details([file])
-        with PackedFileWriter(output_path, details["token_size_in_bytes"]) as writer:
+        with PackedFileWriter(output_path, details["token_size_in_bytes"], file.data_length_in_bytes) as writer:
             writer.write_file_back_to_back(file)
-    return BuildResult({"num_documents": writer.num_documents, "num_tokens": writer.num_tokens}, details)
+    counts = {"num_documents": writer.num_documents, "num_tokens": writer.num_tokens}
+    return BuildResult(dict(counts), details, output_digest=writer.digest)
 
 
 def _refuse(file: PackedFile) -> NoReturn:

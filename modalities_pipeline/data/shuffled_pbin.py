@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import array
-import random
 from collections.abc import Mapping
 from pathlib import Path
 
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
 from modalities_pipeline.data.packed_inputs import tokenizer_inputs
+from modalities_pipeline.data.permutations import shuffled_positions
 from modalities_pipeline.exceptions import UserError
 
 STAGE = "shuffled_pbin"
@@ -64,10 +63,3 @@ def build_shuffled_pbin(
         lambda: identity(input_digest_of(input_path), seed, tokenizer_inputs([input_path])),
         build,
     )
-
-
-def shuffled_positions(num_positions: int, seed: int | None) -> array.array[int]:
-    """0..num_positions-1 in the order in which `random.Random(seed).shuffle` puts a list; 8 bytes each."""
-    positions = array.array("q", range(num_positions))
-    random.Random(seed).shuffle(positions)
-    return positions
