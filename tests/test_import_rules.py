@@ -91,10 +91,14 @@ def test_ranks_are_read_from_the_environment_in_one_place(module: str) -> None:
     assert not re.search(r"(environ|getenv)[^\n]*\b(RANK|LOCAL_RANK|WORLD_SIZE)\b", source)
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m != "data/pbin.py"])
-def test_only_pbin_knows_the_byte_layout_of_packed_files(module: str) -> None:
+PBIN_MODULES = ("data/pbin.py", "data/packed/")
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith(PBIN_MODULES)])
+def test_the_byte_layout_of_packed_files_is_known_in_one_place(module: str) -> None:
+    assert not _below(_imports(module), {"modalities_pipeline.data.packed.pbin_layout"})
     source = (PACKAGE / module).read_text(encoding="utf-8")
-    assert not re.search(r"HEADER_SIZE|header_size|struct\.(un)?pack", source)
+    assert not re.search(r"HEADER|struct\.(un)?pack", source)
 
 
 def test_loading_the_definitions_imports_nothing_heavy() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from modalities_pipeline.data.files import FileExistencePolicy, digest_strings
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
-from modalities_pipeline.data.packed_inputs import tokenizer_inputs
+from modalities_pipeline.data.packed.packed_inputs import tokenizer_inputs
 from modalities_pipeline.data.progress_log import ProgressLog
 from modalities_pipeline.exceptions import UserError
 
@@ -112,7 +112,7 @@ def _build(
 ) -> BuildResult:
     import numpy as np
 
-    from modalities_pipeline.data.document_copy import whole, write_documents
+    from modalities_pipeline.data.packed.document_copy import whole, write_documents
     from modalities_pipeline.data.pbin import PackedFile
 
     with PackedFile(input_path) as file:

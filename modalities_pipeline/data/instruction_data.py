@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from modalities_pipeline.data.chat_template import TemplateRenderError
 from modalities_pipeline.data.files import FileExistencePolicy, atomic_path, refuse_output_among_inputs
-from modalities_pipeline.data.instruction_config import (
+from modalities_pipeline.data.instruction.chat_template import TemplateRenderError
+from modalities_pipeline.data.instruction.instruction_config import (
     PARTITIONS,
     InstructionDataPlan,
     load_pbin_configs,
@@ -19,7 +19,7 @@ from modalities_pipeline.data.instruction_config import (
 )
 from modalities_pipeline.data.manifest import BuildResult, StageIdentity, manifest_path, produce
 from modalities_pipeline.data.progress_log import ProgressLog
-from modalities_pipeline.data.raw_source import RawSource
+from modalities_pipeline.data.raw.raw_source import RawSource
 from modalities_pipeline.exceptions import ConfigError, DatasetFormatError, MissingSectionError
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from modalities_pipeline.data.offset_table import OffsetTable, decode_offset_table, write_offset_table
+from modalities_pipeline.data.packed.offset_table import OffsetTable, decode_offset_table, write_offset_table
 from modalities_pipeline.data.raw_index import default_index_path
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 

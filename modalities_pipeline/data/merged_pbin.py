@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
-from modalities_pipeline.data.packed_inputs import (
+from modalities_pipeline.data.packed.packed_inputs import (
     numbered_inputs,
     open_packed_files,
     packed_details,

@@ -11,10 +11,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from modalities_pipeline.data.document_index import check_documents, check_extent, relative_to_data
-from modalities_pipeline.data.offset_table import OffsetTable, decode_offset_table
-from modalities_pipeline.data.packed_file_writer import PackedFileWriter
-from modalities_pipeline.data.pbin_layout import HEADER, TOKEN_DTYPES, token_size_for_vocab
+from modalities_pipeline.data.packed.document_index import check_documents, check_extent, relative_to_data
+from modalities_pipeline.data.packed.offset_table import OffsetTable, decode_offset_table
+from modalities_pipeline.data.packed.packed_file_writer import PackedFileWriter
+from modalities_pipeline.data.packed.pbin_layout import HEADER, TOKEN_DTYPES, token_size_for_vocab
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 
 __all__ = ["PackedFile", "PackedFileWriter", "token_size_for_vocab"]

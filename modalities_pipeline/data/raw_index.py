@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.json_lines import FAULT_REASONS, find_fault
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
 from modalities_pipeline.data.progress_log import ProgressLog
+from modalities_pipeline.data.raw.json_lines import FAULT_REASONS, find_fault
+from modalities_pipeline.data.raw.raw_source import RawSource
 from modalities_pipeline.data.raw_files import RawFile
-from modalities_pipeline.data.raw_source import RawSource
 from modalities_pipeline.exceptions import DatasetFormatError
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def build_raw_index(
 def _build(source: RawSource, drop_faulty_entries: bool, output_path: Path) -> BuildResult:
     # numpy is left to where it is used: Dagster loads this module with the definitions
     from modalities_pipeline.data.jsonl import write_index
-    from modalities_pipeline.data.offset_table import OffsetTable
+    from modalities_pipeline.data.packed.offset_table import OffsetTable
 
     source.check_unchanged()
     if not source.size_in_bytes and not drop_faulty_entries:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
-from modalities_pipeline.data.packed_inputs import packed_details, tokenizer_inputs
+from modalities_pipeline.data.packed.packed_inputs import packed_details, tokenizer_inputs
 from modalities_pipeline.exceptions import DatasetFormatError, UserError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def build_repaired_pbin(
 
 
 def _build(input_path: Path, output_path: Path) -> BuildResult:
-    from modalities_pipeline.data.document_index import is_shifted_by_merge
+    from modalities_pipeline.data.packed.document_index import is_shifted_by_merge
     from modalities_pipeline.data.pbin import PackedFile, PackedFileWriter
 
     with PackedFile(input_path) as file:

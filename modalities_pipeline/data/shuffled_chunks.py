@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
-from modalities_pipeline.data.packed_inputs import numbered_inputs, open_packed_files, tokenizer_inputs
+from modalities_pipeline.data.packed.packed_inputs import numbered_inputs, open_packed_files, tokenizer_inputs
 from modalities_pipeline.exceptions import UserError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def build_shuffled_chunk(
         return identity(digests, chunk_id, num_chunks, global_seed, shuffle, tokenizer_inputs(file_paths))
 
     def build(temporary: Path) -> BuildResult:
-        from modalities_pipeline.data.document_copy import Share, write_documents
+        from modalities_pipeline.data.packed.document_copy import Share, write_documents
 
         files = open_packed_files(file_paths)
         sizes = [_count_documents(file) for file in files]

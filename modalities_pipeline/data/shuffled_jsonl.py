@@ -8,8 +8,8 @@ from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
 from modalities_pipeline.data.permutations import shuffled_positions
 from modalities_pipeline.data.progress_log import ProgressLog
-from modalities_pipeline.data.raw_lines import find_line_bounds, write_lines
-from modalities_pipeline.data.raw_source import RawSource
+from modalities_pipeline.data.raw.raw_lines import find_line_bounds, write_lines
+from modalities_pipeline.data.raw.raw_source import RawSource
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
-from modalities_pipeline.data.packed_inputs import numbered_inputs
+from modalities_pipeline.data.packed.packed_inputs import numbered_inputs
 from modalities_pipeline.data.progress_log import ProgressLog
-from modalities_pipeline.data.raw_lines import find_line_bounds, write_lines
-from modalities_pipeline.data.raw_source import RawSource
+from modalities_pipeline.data.raw.raw_lines import find_line_bounds, write_lines
+from modalities_pipeline.data.raw.raw_source import RawSource
 from modalities_pipeline.data.shuffled_chunks import calculate_hashed_seed, chunk_range
 from modalities_pipeline.exceptions import UserError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
-from modalities_pipeline.data.packed_inputs import tokenizer_inputs
+from modalities_pipeline.data.packed.packed_inputs import tokenizer_inputs
 from modalities_pipeline.data.permutations import shuffled_positions
 from modalities_pipeline.exceptions import UserError
 
@@ -49,7 +49,7 @@ def build_shuffled_pbin(
     def build(temporary: Path) -> BuildResult:
         import numpy as np
 
-        from modalities_pipeline.data.document_copy import whole, write_documents
+        from modalities_pipeline.data.packed.document_copy import whole, write_documents
         from modalities_pipeline.data.pbin import PackedFile
 
         file = PackedFile(input_path)

@@ -16,11 +16,11 @@ from modalities_pipeline.data.manifest import (
     produce,
     read_manifest,
 )
+from modalities_pipeline.data.packing.text_extraction import TextExtractor
+from modalities_pipeline.data.raw.raw_source import RawSource
 from modalities_pipeline.data.raw_files import RawFile
 from modalities_pipeline.data.raw_index import STAGE as RAW_INDEX_STAGE
 from modalities_pipeline.data.raw_index import default_index_path
-from modalities_pipeline.data.raw_source import RawSource
-from modalities_pipeline.data.text_extraction import TextExtractor
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 from modalities_pipeline.tokenization.saved_tokenizer import tokenizer_details
 from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
@@ -115,7 +115,7 @@ def build_tokenized_pack(
         OutputExistsError: the output exists and the policy is ERROR.
     """
     # numpy is left to where it is used: Dagster loads this module with the definitions
-    from modalities_pipeline.data.document_packer import DocumentPacker
+    from modalities_pipeline.data.packing.document_packer import DocumentPacker
 
     index_path = default_index_path(settings.src_path, settings.index_path)
     if not index_path.is_file():

@@ -13,7 +13,7 @@ from pydantic import Field, FilePath
 
 from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.data.jsonl import LargeFileLinesReader
-from modalities_pipeline.data.text_extraction import BadDocumentError, TextExtractor
+from modalities_pipeline.data.packing.text_extraction import BadDocumentError, TextExtractor
 from modalities_pipeline.exceptions import ConfigError, DatasetFormatError
 from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
 

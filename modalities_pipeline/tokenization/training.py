@@ -6,9 +6,9 @@ from pathlib import Path
 
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
+from modalities_pipeline.data.packing.text_extraction import BadDocumentError, TextExtractor
+from modalities_pipeline.data.raw.raw_source import RawSource
 from modalities_pipeline.data.raw_files import RawFile
-from modalities_pipeline.data.raw_source import RawSource
-from modalities_pipeline.data.text_extraction import BadDocumentError, TextExtractor
 from modalities_pipeline.exceptions import DatasetFormatError, UserError
 from modalities_pipeline.tokenization.saved_tokenizer import STAGE, tokenizer_details
 from modalities_pipeline.tokenization.tokenizers import PreTrainedHFTokenizer

@@ -5,7 +5,7 @@ import pickle
 import random
 import struct
 
-from modalities_pipeline.data.offset_table import OffsetTable, write_offset_table
+from modalities_pipeline.data.packed.offset_table import OffsetTable, write_offset_table
 
 Pairs = list[tuple[int, int]]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from modalities_pipeline.data.jsonl import LargeFileLinesReader, write_index
-from modalities_pipeline.data.offset_table import OffsetTable
+from modalities_pipeline.data.packed.offset_table import OffsetTable
 from modalities_pipeline.data.raw_index import build_raw_index
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 

@@ -86,7 +86,7 @@ def test_a_source_that_changes_meanwhile_is_an_error_and_leaves_no_output(
 ) -> None:
     preparation = f"""
 import os
-from modalities_pipeline.data import encode_ahead
+from modalities_pipeline.data.packing import encode_ahead
 encode = encode_ahead._encode
 def change_and_encode(encoder, batch):
     if batch.start == 40:
@@ -103,7 +103,7 @@ encode_ahead._encode = change_and_encode
 @pytest.mark.parametrize("backend", ["auto", "reference"])
 def test_a_thread_that_dies_is_an_error_and_leaves_no_output(source: Path, backend: str) -> None:
     preparation = """
-from modalities_pipeline.data import encode_ahead
+from modalities_pipeline.data.packing import encode_ahead
 class PanicException(BaseException): pass
 encode = encode_ahead._encode
 class Dying:
@@ -122,7 +122,7 @@ encode_ahead._encode = lambda encoder, batch: encode(Dying() if batch.start == 4
 def test_a_killed_pack_leaves_no_output_and_the_next_one_is_whole(source: Path, backend: str) -> None:
     slow = """
 import time
-from modalities_pipeline.data import encode_ahead
+from modalities_pipeline.data.packing import encode_ahead
 encode = encode_ahead._encode
 encode_ahead._encode = lambda encoder, batch: (time.sleep(0.2), encode(encoder, batch))[1]
 """

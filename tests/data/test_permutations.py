@@ -14,9 +14,7 @@ def _expected(num_positions: int, seed: int) -> list[int]:
     return positions
 
 
-@pytest.mark.parametrize(
-    "num_positions", [*range(20), 31, 32, 33, 255, 256, 257, 1000, 65_535, 65_536, 65_537]
-)
+@pytest.mark.parametrize("num_positions", [*range(20), 31, 32, 33, 255, 256, 257, 1000, 65_535, 65_536, 65_537])
 def test_positions_are_in_the_order_of_pythons_shuffle(num_positions: int) -> None:
     """B028."""
     for seed in (0, 1, 42, -7, 2**40):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from modalities_pipeline.data import raw_source
 from modalities_pipeline.data.files import FileExistencePolicy, digest_file
 from modalities_pipeline.data.jsonl import read_index
 from modalities_pipeline.data.manifest import read_manifest
+from modalities_pipeline.data.raw import raw_source
 from modalities_pipeline.data.raw_files import RawFile
 from modalities_pipeline.data.raw_index import build_raw_index, identity
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, OutputExistsError, UserError

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from modalities_pipeline.data import raw_index, raw_source
+from modalities_pipeline.data import raw_index
 from modalities_pipeline.data.jsonl import read_index
 from modalities_pipeline.data.progress_log import ProgressLog
+from modalities_pipeline.data.raw import raw_source
 from modalities_pipeline.data.raw_index import build_raw_index
 from modalities_pipeline.exceptions import DatasetFormatError
 

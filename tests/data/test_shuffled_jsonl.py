@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from modalities_pipeline.data import raw_source, shuffled_jsonl
+from modalities_pipeline.data import shuffled_jsonl
 from modalities_pipeline.data.files import FileExistencePolicy, digest_file
 from modalities_pipeline.data.manifest import read_manifest
 from modalities_pipeline.data.progress_log import ProgressLog
+from modalities_pipeline.data.raw import raw_source
 from modalities_pipeline.data.raw_index import build_raw_index
 from modalities_pipeline.data.shuffled_jsonl import build_shuffled_jsonl, identity
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, OutputExistsError, UserError

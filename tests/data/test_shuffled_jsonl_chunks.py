@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from modalities_pipeline.data import raw_lines, shuffled_jsonl_chunks
+from modalities_pipeline.data import shuffled_jsonl_chunks
 from modalities_pipeline.data.files import FileExistencePolicy, digest_file
 from modalities_pipeline.data.progress_log import ProgressLog
+from modalities_pipeline.data.raw import raw_lines
 from modalities_pipeline.data.shuffled_jsonl_chunks import build_shuffled_jsonl_chunk, identity
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, UserError
 

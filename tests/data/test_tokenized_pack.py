@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from modalities_pipeline.data import document_packer
 from modalities_pipeline.data.manifest import Manifest, digest_of
+from modalities_pipeline.data.packing import document_packer
 from modalities_pipeline.data.pbin import PackedFile
 from modalities_pipeline.data.raw_index import build_raw_index
 from modalities_pipeline.data.tokenized_pack import TokenizedPackSettings, build_tokenized_pack, identity

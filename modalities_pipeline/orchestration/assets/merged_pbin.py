@@ -6,7 +6,7 @@ import dagster as dg
 
 from modalities_pipeline.data import merged_pbin as stage
 from modalities_pipeline.data.manifest import input_digest_of
-from modalities_pipeline.data.packed_inputs import tokenizer_inputs
+from modalities_pipeline.data.packed.packed_inputs import tokenizer_inputs
 from modalities_pipeline.orchestration.assets import shuffled_chunks
 from modalities_pipeline.orchestration.materialize import (
     Job,

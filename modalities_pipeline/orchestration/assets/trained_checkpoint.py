@@ -15,7 +15,7 @@ from modalities_pipeline.data.manifest import (
     read_manifest,
     record,
 )
-from modalities_pipeline.data.packed_inputs import tokenizer_inputs
+from modalities_pipeline.data.packed.packed_inputs import tokenizer_inputs
 from modalities_pipeline.exceptions import TrainingError
 from modalities_pipeline.orchestration import training_report, training_run
 from modalities_pipeline.orchestration.assets import merged_pbin

@@ -1,0 +1,1 @@
+"""The parts of stage instruction_data: its config and its chat template."""

@@ -1,0 +1,179 @@
+"""The config of instruction-tuning data: what is converted, how it is split, where it goes."""
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, FilePath, ValidationError, model_validator
+
+from modalities_pipeline.config.errors import describe_fault, describe_validation_error
+from modalities_pipeline.config.loader import load_app_config_dict, load_yaml, resolve
+from modalities_pipeline.data.instruction.chat_template import ChatTemplate
+from modalities_pipeline.exceptions import ConfigError, MissingSectionError
+
+PARTITIONS = ("train", "val", "test")
+_NUM_HASH_DIGITS = 7
+_RESERVED_SUFFIXES = (".idx", ".pbin")
+
+_Percentage = Annotated[int, Field(strict=True, ge=0)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Splitting(_Section):
+    """Percentages of the conversations that go into each partition; a partition of 0 is not written."""
+
+    train: _Percentage
+    val: _Percentage
+    test: _Percentage
+
+    @model_validator(mode="after")
+    def _check_sum(self) -> Self:
+        if self.train + self.val + self.test != 100:
+            total = self.train + self.val + self.test
+            raise ValueError(f"train, val and test have to add up to 100, but are {total}")
+        return self
+
+
+class SplitConfig(_Section):
+    """How conversations are drawn into partitions, one after the other, by a generator of this seed."""
+
+    splitting: Splitting
+    seed: Annotated[int, Field(strict=True)]
+
+
+class InstructionDataSettings(_Section):
+    """What to read and write.
+
+    Without `split_config` everything is training data. Without `pbin_creation_config_file_path`, a packing config whose
+    paths are filled in, the conversations are indexed, but not packed.
+    """
+
+    src_path: FilePath
+    dst_path: Path
+    messages_key: str
+    split_config: SplitConfig | None = None
+    pbin_creation_config_file_path: FilePath | None = None
+
+    @model_validator(mode="after")
+    def _check_dst_path(self) -> Self:
+        if self.dst_path.suffix in _RESERVED_SUFFIXES:
+            raise ValueError(
+                f"dst_path must not end with {self.dst_path.suffix}: files of this name are made from it; use .jsonl"
+            )
+        return self
+
+
+class InstructionDataTransformation(_Section):
+    """Name of a role in the data -> name for the template; every role of the data has to be there."""
+
+    role_mapping: dict[str, str]
+
+
+class InstructionTuningDataConfig(_Section):
+    """A whole config."""
+
+    settings: InstructionDataSettings
+    instruction_data_transformation: InstructionDataTransformation
+    jinja2_chat_template: str
+    chat_template_data: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class InstructionDataPlan:
+    """A valid config, its template, and the names of all files.
+
+    Attributes:
+        config: the config.
+        template: its compiled template.
+        content: the bytes of the config file.
+        config_hash: first 7 digits of their SHA-256, part of all names.
+    """
+
+    config: InstructionTuningDataConfig
+    template: ChatTemplate
+    content: bytes
+
+    @property
+    def config_hash(self) -> str:
+        """First 7 digits of the SHA-256 of the config file."""
+        return hashlib.sha256(self.content).hexdigest()[:_NUM_HASH_DIGITS]
+
+    @property
+    def directory(self) -> Path:
+        """`<folder of dst_path>/<stem of src_path>_<hash>`."""
+        settings = self.config.settings
+        return settings.dst_path.parent / f"{settings.src_path.stem}_{self.config_hash}"
+
+    @property
+    def percentages(self) -> dict[str, int]:
+        """Partition -> percentage."""
+        split_config = self.config.settings.split_config
+        return split_config.splitting.model_dump() if split_config else {"train": 100, "val": 0, "test": 0}
+
+    @property
+    def chat_config_path(self) -> Path:
+        """The copy of the config."""
+        return self.directory / f"instruction_chat_template_config.{self.config_hash}.yaml"
+
+    def path(self, partition: str, suffix: str | None = None) -> Path:
+        """`<stem of dst_path>_<partition>.<hash><suffix>`; the suffix is that of `dst_path` unless given."""
+        dst_path = self.config.settings.dst_path
+        suffix = dst_path.suffix if suffix is None else suffix
+        return self.directory / f"{dst_path.stem}_{partition}.{self.config_hash}{suffix}"
+
+    def pbin_config_path(self, partition: str) -> Path:
+        """The packing config of a partition."""
+        return self.directory / f"pbin_config_{partition}.{self.config_hash}.yaml"
+
+
+def load_plan(config_file_path: Path) -> InstructionDataPlan:
+    """Read and check a config.
+
+    Raises:
+        ConfigError: the file or the template is wrong; all faults with file, line and key.
+    """
+    document = load_yaml(config_file_path)
+    data = resolve(document.data, document)
+    try:
+        config = InstructionTuningDataConfig.model_validate(data)
+    except ValidationError as error:
+        lines = describe_validation_error(error, document.path, document.position, (), InstructionTuningDataConfig)
+        raise ConfigError("\n".join(lines)) from None
+    try:
+        template = ChatTemplate(config.jinja2_chat_template, config.chat_template_data)
+    except ConfigError as error:
+        key_path = ("jinja2_chat_template",)
+        raise ConfigError(describe_fault(str(error), document.path, document.position, key_path)) from None
+    return InstructionDataPlan(config, template, config_file_path.read_bytes())
+
+
+def load_pbin_configs(plan: InstructionDataPlan) -> dict[str, dict[str, Any]]:
+    """Partition -> the packing config with its paths filled in; empty if nothing is to be packed.
+
+    Raises:
+        MissingSectionError: the packing config has no section `settings`.
+        ConfigError: it cannot be read.
+    """
+    template_path = plan.config.settings.pbin_creation_config_file_path
+    if template_path is None:
+        return {}
+    template = load_app_config_dict(template_path)
+    if not isinstance(template.get("settings"), dict):
+        raise MissingSectionError(f"{template_path}: there is no section 'settings'. Add it.")
+    return {
+        partition: {
+            **template,
+            "settings": {
+                **template["settings"],
+                "src_path": str(plan.path(partition)),
+                "index_path": str(plan.path(partition, ".idx")),
+                "dst_path": str(plan.path(partition, ".pbin")),
+            },
+        }
+        for partition, percentage in plan.percentages.items()
+        if percentage
+    }

@@ -1,0 +1,1 @@
+"""Reading raw JSON-lines files: line by line, checked, and noticing when they change."""
