@@ -1,7 +1,9 @@
-# The three commands of this repository. Each sets up what it needs and may be run again at any time.
+# The commands of this repository. Each sets up what it needs and may be run again at any time.
 #   make demo   raw text -> trained model -> Hugging Face folder -> generated text, every stage a Dagster asset
 #   make ui     the Dagster UI on http://127.0.0.1:3000, with the runs of `make demo`
 #   make test   linters, type checker and the whole test suite
+#   make benchmark PEER_PYTHON=...   the data stages' speed and memory beside Modalities', into docs/benchmarks.md
+#   make soak   kills, damaged files and 3 GB of data in full, which the tests only sample: an hour or more, 20 GB of disk
 
 PYTHON ?= python3
 PORT ?= 3000

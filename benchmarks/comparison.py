@@ -13,7 +13,7 @@ from measure import Interpreter, Measurement, Profile, Run, our_interpreter, run
 
 from modalities_pipeline.data.manifest import manifest_path
 
-OURS, REFERENCE, BATCHES = "ours", "ours, reference backend", "ours, 8 at once"
+OURS, REFERENCE, BATCHES = "ours", "ours, reference backend", "ours, 32 at once"
 PEER, PEER_TWO_WORKERS = "Modalities", "Modalities, 2 workers"
 
 

@@ -17,7 +17,7 @@ from modalities_pipeline.data.pbin import PackedFileWriter
 _REFERENCE_BACKEND = "tokenizers"
 _SEED = 7
 _BLOCK_SIZE = 257
-_BATCH_SIZE = 8
+_BATCH_SIZE = 32
 _ORDER_BLOCK = 8192  # positions turned into Python's integers at once, so that the order takes little memory
 _STRIDE = 997  # of the documents whose index entries are compared when a large file is opened
 _WRITE_BLOCK_IN_DOCUMENTS = 1 << 20
