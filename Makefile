@@ -9,7 +9,7 @@ PYTHON ?= python3
 PORT ?= 3000
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
-export DAGSTER_HOME := $(CURDIR)/.dagster_home
+export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo ui test lint benchmark soak clean

@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -21,10 +22,9 @@ _EXIT_CODES = """exit codes:
   0    done (or left alone, as the file existence policy says)
   1    an input, a setting or a config is wrong; the message says which and what to do
   2    wrong usage of the command line
-  3    the machine refused: disk full, no permission, another run holds the output; trying again may help
+  3    the machine refused to write: disk full, no permission
+  70   a fault of this program, with the place where it happened
   130  interrupted
-
-Any other failure is a fault of this program and shows where it happened.
 """
 
 
@@ -39,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error, 3)
     except ModalitiesPipelineError as error:
         return _fail(error, 1)
+    except Exception:
+        traceback.print_exc()
+        return _fail("this is a fault of modalities-pipeline, please report it with the lines above", 70)
     except KeyboardInterrupt:
         return _fail("interrupted; outputs that were not finished are as they were before", 130)
 
@@ -62,7 +65,7 @@ def _reports_on_stderr(shows_bars: bool) -> Iterator[None]:
     from modalities_pipeline.data.progress_log import progress_bars
 
     console = Console(stderr=True)
-    handler = RichHandler(console=console, show_path=False)
+    handler = RichHandler(console=console, show_path=False, log_time_format="%H:%M:%S")
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler])
     with progress_bars(console):
         yield

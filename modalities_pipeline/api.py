@@ -1,4 +1,7 @@
-"""The public functions of Modalities, by its names and signatures; what they need is imported when they are called."""
+"""The public functions of Modalities, by its names and signatures; what they need is imported when they are called.
+
+Paths may be strings, too.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +29,7 @@ def create_raw_data_index(
     """Index the lines of a JSON-lines file; see `data.raw_index.build_raw_index`."""
     from modalities_pipeline.data.raw_index import build_raw_index
 
-    build_raw_index(Path(src_path), index_path, file_existence_policy)
+    build_raw_index(Path(src_path), Path(index_path) if index_path is not None else None, file_existence_policy)
 
 
 def pack_encoded_data(config_dict: dict[str, Any], file_existence_policy: FileExistencePolicy) -> None:
@@ -49,9 +52,8 @@ def pack_encoded_data(config_dict: dict[str, Any], file_existence_policy: FileEx
             raise MissingSectionError(
                 f"The packing config has no section '{section}' (found: {', '.join(config_dict) or 'nothing'}). Add it."
             )
-    tokenizer = build_tokenizer(config_dict["tokenizer"])
     settings = PackConfigSettings.model_validate(config_dict["settings"])
-    build_tokenized_pack(settings, tokenizer, file_existence_policy)
+    build_tokenized_pack(settings, build_tokenizer(config_dict["tokenizer"]), file_existence_policy)
 
 
 def shuffle_tokenized_data(
@@ -64,7 +66,7 @@ def shuffle_tokenized_data(
     """Put the documents of a `.pbin` file into random order; see `data.shuffled_pbin.build_shuffled_pbin`."""
     from modalities_pipeline.data.shuffled_pbin import build_shuffled_pbin
 
-    build_shuffled_pbin(input_data_path, output_data_path, batch_size, file_existence_policy, seed)
+    build_shuffled_pbin(Path(input_data_path), Path(output_data_path), batch_size, file_existence_policy, seed)
 
 
 def shuffle_jsonl_data(
@@ -76,7 +78,7 @@ def shuffle_jsonl_data(
     """Put the lines of a JSON-lines file into random order; see `data.shuffled_jsonl.build_shuffled_jsonl`."""
     from modalities_pipeline.data.shuffled_jsonl import build_shuffled_jsonl
 
-    build_shuffled_jsonl(input_data_path, output_data_path, file_existence_policy, seed)
+    build_shuffled_jsonl(Path(input_data_path), Path(output_data_path), file_existence_policy, seed)
 
 
 def create_shuffled_dataset_chunk(
@@ -91,7 +93,12 @@ def create_shuffled_dataset_chunk(
     from modalities_pipeline.data.shuffled_chunks import build_shuffled_chunk
 
     build_shuffled_chunk(
-        file_path_list, output_chunk_file_path, chunk_id, num_chunks, file_existence_policy, global_seed
+        [Path(path) for path in file_path_list],
+        Path(output_chunk_file_path),
+        chunk_id,
+        num_chunks,
+        file_existence_policy,
+        global_seed,
     )
 
 
@@ -107,7 +114,12 @@ def create_shuffled_jsonl_dataset_chunk(
     from modalities_pipeline.data.shuffled_jsonl_chunks import build_shuffled_jsonl_chunk
 
     build_shuffled_jsonl_chunk(
-        file_path_list, output_chunk_file_path, chunk_id, num_chunks, file_existence_policy, global_seed
+        [Path(path) for path in file_path_list],
+        Path(output_chunk_file_path),
+        chunk_id,
+        num_chunks,
+        file_existence_policy,
+        global_seed,
     )
 
 
@@ -115,7 +127,7 @@ def merge_packed_data_files(src_paths: list[Path], target_path: Path) -> None:
     """Join `.pbin` files into a new one; see `data.merged_pbin.build_merged_pbin`."""
     from modalities_pipeline.data.merged_pbin import build_merged_pbin
 
-    build_merged_pbin(src_paths, target_path)
+    build_merged_pbin([Path(path) for path in src_paths], Path(target_path))
 
 
 def create_filtered_tokenized_dataset(
@@ -127,4 +139,4 @@ def create_filtered_tokenized_dataset(
     """Keep the documents of a `.pbin` file whose position the routine accepts; see `data.filtered_pbin`."""
     from modalities_pipeline.data.filtered_pbin import build_filtered_pbin
 
-    build_filtered_pbin(input_data_path, filter_routine, output_data_path, file_existence_policy)
+    build_filtered_pbin(Path(input_data_path), filter_routine, Path(output_data_path), file_existence_policy)

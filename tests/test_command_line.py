@@ -215,3 +215,30 @@ def test_all_names_without_a_file_are_told_with_their_lines(tmp_path):
     names.write_text("\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="names no file"):
         listed_files(names, tmp_path, ".pbin")
+
+
+def test_lines_that_are_no_json_can_be_left_out_of_an_index(raw_file, capsys):
+    """B005"""
+    raw_file.write_text(raw_file.read_text() + '{"text": "cut off', encoding="utf-8")
+    command = ["data", "create_raw_index", str(raw_file)]
+    assert main(command) == 1
+    assert "on_bad_sample: skip" in capsys.readouterr().err
+    assert main([*command, "--on_bad_sample", "skip"]) == 0
+    assert len(LargeFileLinesReader(raw_file)) == 3
+
+
+def test_a_fault_of_the_program_has_its_own_exit_code_and_shows_its_place(monkeypatch, capsys):
+    def fail(options):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(__main__, "_summary", fail)
+    assert main(["summary"]) == 70
+    error = capsys.readouterr().err
+    assert "Traceback" in error
+    assert error.splitlines()[-1].startswith("Error: this is a fault of modalities-pipeline")
+
+
+def test_a_folder_in_the_place_of_a_file_is_no_fault_of_the_program(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["data", "create_raw_index", "."]) == 1
+    assert "is a folder" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """What docs/data.md and the example configs of data say is true: they are run."""
 
+import importlib
 import json
 import re
 import shutil
@@ -7,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from modalities_pipeline import api
 from modalities_pipeline.__main__ import main
 from modalities_pipeline.data.pbin import PackedFile, PackedFileWriter
 
@@ -42,8 +42,8 @@ def test_each_word_explains_itself_and_has_its_function(
         main(["data", word, "--help"])
     assert exit_information.value.code == 0
     assert "usage" in capsys.readouterr().out
-    if "." not in function:
-        assert callable(getattr(api, function))
+    module, _, name = function.rpartition(".")
+    assert callable(getattr(importlib.import_module(f"modalities_pipeline.{module}"), name))
 
 
 def test_the_table_names_every_word(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,6 +41,12 @@ def _add_index(commands: Commands) -> None:
     index = _add(commands, "create_raw_index", _create_raw_index, summary)
     index.add_argument("src_path", type=Path, help="the JSONL file: one JSON value per line, UTF-8")
     index.add_argument("--index_path", type=Path, help="the .idx file (default: beside the JSONL file)")
+    index.add_argument(
+        "--on_bad_sample",
+        choices=("error", "skip"),
+        default="error",
+        help="a line that is no JSON in UTF-8: error (default), or skip (leave it out and count it in the manifest)",
+    )
     _add_policy(index)
 
 
@@ -55,7 +61,10 @@ def _add_chunk(commands: Commands, name: str, suffix: str, handler: Callable[...
     summary = f"take one of num_chunks shares of every {suffix} file in a list and shuffle their documents"
     chunk = _add(commands, name, handler, summary)
     chunk.add_argument(
-        "--input_file_list_path", type=Path, required=True, help="text file that names one input per line"
+        "--input_file_list_path",
+        type=Path,
+        required=True,
+        help=f"text file that names one input per line; a.jsonl, a.idx and a.pbin all stand for a{suffix}",
     )
     chunk.add_argument(
         "--input_data_root_path", type=Path, required=True, help="folder that the names in the list are relative to"
@@ -105,7 +114,7 @@ def _add_care(commands: Commands) -> None:
 
 def _new_file(name: str) -> Path:
     if Path(name).exists():
-        raise argparse.ArgumentTypeError(f"{name} exists already")
+        raise argparse.ArgumentTypeError(f"{name} exists already; the last path is the target, which has to be new")
     return Path(name)
 
 
@@ -150,10 +159,15 @@ def _candidates(path: Path, suffix: str) -> Sequence[Path]:
 
 
 def _create_raw_index(options: argparse.Namespace) -> None:
-    from modalities_pipeline import api
+    from modalities_pipeline.data.files import FileExistencePolicy
+    from modalities_pipeline.data.raw_index import build_raw_index
 
-    policy = api.FileExistencePolicy(options.file_existence_policy)
-    api.create_raw_data_index(options.src_path, options.index_path, policy)
+    build_raw_index(
+        options.src_path,
+        options.index_path,
+        FileExistencePolicy(options.file_existence_policy),
+        drop_faulty_entries=options.on_bad_sample == "skip",
+    )
 
 
 def _pack_encoded_data(options: argparse.Namespace) -> None:

@@ -13,21 +13,23 @@ if TYPE_CHECKING:
 
 _LINE_INTERVAL_IN_S = 10.0
 _BAR_INTERVAL_IN_S = 0.1
+_BAR_WIDTH = 20
+_MAX_TITLE_LENGTH = 26
 _BYTE_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 _bars: "Progress | None" = None
 
 
 @contextlib.contextmanager
-def progress_bars(console: "Console") -> Iterator[None]:
+def progress_bars(console: "Console") -> "Iterator[Progress]":
     """While this is open, all progress of this process is shown as bars on a terminal instead of lines in the log."""
     from rich.progress import BarColumn, Progress, TextColumn
 
     global _bars
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amounts]}"))
+    columns = (TextColumn("{task.description}"), BarColumn(_BAR_WIDTH), TextColumn("{task.fields[amounts]}"))
     with Progress(*columns, console=console) as _bars:
         try:
-            yield
+            yield _bars
         finally:
             _bars = None
 
@@ -46,7 +48,8 @@ class ProgressLog:
         self._unit = unit
         self._started = self._last = time.monotonic()
         self._bars = _bars
-        self._bar = _bars.add_task(title, total=total, amounts="") if _bars is not None else None
+        short_title = title if len(title) <= _MAX_TITLE_LENGTH else f"{title[: _MAX_TITLE_LENGTH - 1]}\u2026"
+        self._bar = _bars.add_task(short_title, total=total, amounts="") if _bars is not None else None
 
     def __enter__(self) -> Self:
         return self
@@ -54,8 +57,8 @@ class ProgressLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._bars is not None and self._bar is not None and kind is None:
-            self._bars.update(self._bar, completed=self._total, amounts=self._amounts(self._total, time.monotonic()))
+        if self._bars is not None and self._bar is not None:
+            self._bars.remove_task(self._bar)
 
     def update(self, done: int) -> None:
         """Tell that `done` units are finished."""
@@ -65,23 +68,31 @@ class ProgressLog:
             return
         self._last = now
         if self._bars is not None and self._bar is not None:
-            self._bars.update(self._bar, completed=done, amounts=self._amounts(done, now))
+            self._bars.update(
+                self._bar, completed=done, amounts=f"{self._percentage(done)}, {self._rate_and_rest(done, now)}"
+            )
         else:
             self._logger.info("%s: %s", self._title, self._amounts(done, now))
 
     def _amounts(self, done: int, now: float) -> str:
         """For example "100 of 400 documents (25 %), 10 documents/s, 30 s left"."""
-        rate = done / max(now - self._started, 1e-9)
-        share = f"{100 * done / max(self._total, 1):.0f} %"
-        factor, unit = self._scale()
-        digits = 0 if factor == 1 else 1
+        factor, unit, digits = self._scale()
         numbers = f"{done / factor:.{digits}f} of {self._total / factor:.{digits}f} {unit}"
-        left = f"{max(self._total - done, 0) / rate:.0f} s left" if rate else "? s left"
-        return f"{numbers} ({share}), {rate / factor:.{digits}f} {unit}/s, {left}"
+        return f"{numbers} ({self._percentage(done)}), {self._rate_and_rest(done, now)}"
 
-    def _scale(self) -> tuple[int, str]:
+    def _percentage(self, done: int) -> str:
+        return f"{100 * done / max(self._total, 1):.0f} %"
+
+    def _rate_and_rest(self, done: int, now: float) -> str:
+        """For example "10 documents/s, 30 s left"."""
+        factor, unit, digits = self._scale()
+        rate = done / max(now - self._started, 1e-9)
+        return f"{rate / factor:.{digits}f} {unit}/s, {max(self._total - done, 0) / rate:.0f} s left"
+
+    def _scale(self) -> tuple[int, str, int]:
+        """Units per shown unit, name of the shown unit, digits behind its point."""
         if self._unit == "bytes":
             for factor, unit in _BYTE_UNITS:
                 if self._total >= factor:
-                    return factor, unit
-        return 1, self._unit
+                    return factor, unit, 1
+        return 1, self._unit, 0

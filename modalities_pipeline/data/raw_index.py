@@ -15,7 +15,7 @@ from modalities_pipeline.data.progress_log import ProgressLog
 from modalities_pipeline.data.raw.json_lines import FAULT_REASONS, find_fault
 from modalities_pipeline.data.raw.raw_source import RawSource
 from modalities_pipeline.data.raw_files import RawFile
-from modalities_pipeline.exceptions import DatasetFormatError
+from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,13 @@ def identity(src_digest: str, drop_faulty_entries: bool = False) -> StageIdentit
 
 
 def default_index_path(raw_data_path: Path, index_path: Path | None = None) -> Path:
-    """`index_path` if given, else the raw file's path with the last suffix replaced by `.idx`."""
+    """`index_path` if given, else the raw file's path with the last suffix replaced by `.idx`.
+
+    Raises:
+        DatasetNotFoundError: the raw file's path has no name (".", "/").
+    """
+    if not raw_data_path.name:
+        raise DatasetNotFoundError(f"{raw_data_path} is a folder. Name a JSON-lines file.")
     return index_path if index_path is not None else raw_data_path.with_suffix(".idx")
 
 
@@ -135,8 +141,8 @@ class _Scan:
             raise DatasetFormatError(
                 f"{place}: {fault.message}. "
                 + ("It has no line end: the file may have been cut off. " if cut_off else "")
-                + "Mend the line, or set on_bad_sample: skip (drop_faulty_entries) to leave such lines out and count "
-                "them."
+                + "Mend the line, or set on_bad_sample: skip (in Python: drop_faulty_entries=True) to leave such "
+                "lines out and count them."
             )
         self._num_faulty_lines[fault.reason] += 1
         if len(self._faulty_lines) < _MAX_REPORTED_LINES:

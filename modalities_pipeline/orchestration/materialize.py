@@ -159,7 +159,8 @@ def _build(jobs: Sequence[Job], context: dg.AssetExecutionContext, policy: Polic
     done = run_in_processes(builds, num_workers) if num_workers > 1 else _run_here(builds)
     with ProgressLog(context.log, context.asset_key.to_user_string(), len(jobs), "outputs") as progress:
         for num_done in done:
-            progress.update(num_done)
+            if num_done < len(jobs):  # that all are done is told by the summary
+                progress.update(num_done)
 
 
 def _run_here(builds: Sequence[Callable[[], object]]) -> Iterator[int]:

@@ -1,10 +1,13 @@
 """Loading a Hugging Face tokenizer, at the least cost."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.exceptions import DatasetNotFoundError
+
+logger = logging.getLogger(__name__)
 
 # Classes that `AutoTokenizer` takes just because tokenizer_config.json names them -> their names since version 5.
 _PLAIN_CLASSES = {
@@ -22,7 +25,9 @@ def load_hf_tokenizer(name_or_path: str) -> Any:
         DatasetNotFoundError: nothing can be loaded from there.
     """
     folder = Path(name_or_path)
-    if folder.is_dir():
+    if not folder.is_dir():
+        logger.info("There is no folder '%s' here; looking for it on the Hugging Face hub.", name_or_path)
+    else:
         # The absolute path of a folder is never taken for a name of the hub, some of which are treated specially.
         name_or_path = str(folder.absolute())
     try:

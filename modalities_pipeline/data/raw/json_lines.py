@@ -25,7 +25,9 @@ def find_fault(line: bytes) -> LineFault | None:
     except UnicodeDecodeError as error:
         return LineFault("not_utf8", f"byte {error.start + 1} of the line is not UTF-8")
     except json.JSONDecodeError as error:
-        return LineFault("not_json", f"not valid JSON: {error.msg} at character {error.pos + 1} of the line")
+        return LineFault(
+            "not_json", f"not valid JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1} of the line"
+        )
     except RecursionError:
         return LineFault("too_deeply_nested", "nested too deeply to be read")
     except ValueError:  # Python's limit for turning digits into an integer
