@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ _EXIT_CODES = """exit codes:
   0    done (or left alone, as the file existence policy says)
   1    an input, a setting or a config is wrong; the message says which and what to do
   2    wrong usage of the command line
-  3    the machine refused to write: disk full, no permission
+  3    the machine refused: disk full, no permission, not enough memory
   70   a fault of this program, with the place where it happened
   130  interrupted
 """
@@ -39,7 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error, 3)
     except ModalitiesPipelineError as error:
         return _fail(error, 1)
-    except Exception:
+    except MemoryError:
+        return _fail("not enough memory", 3)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            return _fail(error, 3)
         traceback.print_exc()
         return _fail("this is a fault of modalities-pipeline, please report it with the lines above", 70)
     except KeyboardInterrupt:
@@ -55,6 +60,8 @@ def _fail(error: object, exit_code: int) -> int:
 def _reports_on_stderr(shows_bars: bool) -> Iterator[None]:
     """Log to stderr; if that is a terminal and the command wants it, show progress as bars there."""
     layout = "%(asctime)s %(levelname)s %(message)s"
+    if sys.stderr is None:  # closed by whoever started this
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for the rest of the process)
     if not (shows_bars and sys.stderr.isatty()):
         logging.basicConfig(level=logging.INFO, format=layout, stream=sys.stderr)
         yield

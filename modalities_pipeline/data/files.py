@@ -5,11 +5,9 @@ Every stage writes through `atomic_path`, so killing it at any instant leaves th
 
 import contextlib
 import enum
-import fcntl
-import io
+import errno
 import logging
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
@@ -20,7 +18,6 @@ import xxhash
 from modalities_pipeline.exceptions import (
     ModalitiesPipelineError,
     OutputExistsError,
-    OutputLockedError,
     OutputNotWritableError,
     UserError,
 )
@@ -29,8 +26,8 @@ logger = logging.getLogger(__name__)
 
 _TEMPORARY_SUFFIX = ".tmp"
 _REPLACED_SUFFIX = ".replaced.tmp"
-_TOKEN = re.compile(r"[0-9a-f]{32}\n")
 _HASH_BLOCK_IN_BYTES = 256 << 10  # stays within a core's own cache
+_MAX_NAME_IN_BYTES = 255  # of nearly all file systems
 _DIGEST_PREFIX = "xxh128:"
 
 
@@ -71,15 +68,31 @@ def enforce_file_existence_policy(file_path: Path, file_existence_policy: FileEx
 
 
 def refuse_output_among_inputs(output_path: Path, input_paths: Sequence[Path]) -> None:
-    """Raise `UserError` if `output_path` is one of `input_paths`, however it is spelt (`a/../x`, links)."""
+    """Raise `UserError` if `output_path` is one of `input_paths`, however it is spelt, or lies in one of them."""
+    output = os.path.realpath(output_path)
     for input_path in input_paths:
         same = (
             os.path.samefile(output_path, input_path)
             if output_path.exists() and input_path.exists()
-            else output_path.resolve() == input_path.resolve()
+            else output == os.path.realpath(input_path)
         )
-        if same:
+        if same or Path(output).is_relative_to(os.path.realpath(input_path)):
             raise UserError(f"The output {output_path} is also an input ({input_path}). Choose another output path.")
+
+
+def refuse_irregular(paths: Sequence[Path]) -> None:
+    """Raise `UserError` if a path is a device, a pipe or a socket, which have no content to keep or to come back to."""
+    for path in paths:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise UserError(f"{path} is neither a file nor a folder. Name a file.")
+
+
+def refuse_long_names(*output_paths: Path) -> None:
+    """Raise `OutputNotWritableError` if the name of an output, or of what is written before it, is too long."""
+    for path in output_paths:
+        longest = replaced_path(temporary_path(path, uuid.uuid4().hex)).name
+        if len(os.fsencode(longest)) > _MAX_NAME_IN_BYTES:
+            raise OutputNotWritableError(f"{path} cannot be written: its name is too long. Choose a shorter one.")
 
 
 @contextlib.contextmanager
@@ -93,29 +106,43 @@ def atomic_path(path: Path, token: str | None = None) -> Iterator[Path]:
     Raises:
         OutputNotWritableError: the system refuses to write, for example because the disk is full.
     """
-    temporary = _temporary_path(path, token or uuid.uuid4().hex)
-    with _os_errors_named(path), _replacement(temporary, path):
+    temporary = temporary_path(path, token or uuid.uuid4().hex)
+    with os_errors_named(path), _replacement(temporary, path):
         yield temporary
 
 
-def _temporary_path(path: Path, token: str) -> Path:
+def temporary_path(path: Path, token: str) -> Path:
+    """Where an output is written before it is complete."""
     return path.with_name(f".{path.name}.{token}{_TEMPORARY_SUFFIX}")
 
 
 @contextlib.contextmanager
-def _os_errors_named(path: Path) -> Iterator[None]:
-    """Turn what the system refuses into one message that names the output; the package's own errors pass."""
+def os_errors_named(path: Path) -> Iterator[None]:
+    """Turn what the system refuses about an output into one message that names it; other errors pass."""
     try:
         yield
     except ModalitiesPipelineError:
         raise
     except OSError as error:
-        if error.errno is None:  # libraries use the class for faults of their own
+        # without a number: libraries use the class for faults of their own
+        if error.errno is None or error.errno == errno.ENOMEM or not _concerns(error.filename, path):
             raise
         place = f" (at {error.filename})" if error.filename else ""
         raise OutputNotWritableError(
             f"{path} cannot be written: {os.strerror(error.errno)}{place}. Mend that, then run again."
         ) from error
+
+
+def _concerns(filename: object, output_path: Path) -> bool:
+    """Whether an error about this file is one about the output, its temporary files or the folder they are in."""
+    if not isinstance(filename, str | bytes | os.PathLike):
+        return True  # writing to an open file
+    place = Path(os.fsdecode(filename))
+    names = (output_path.name, f".{output_path.name}.")
+    within = (place, *place.parents)
+    return output_path.is_relative_to(place) or any(
+        part.parent == output_path.parent and part.name.startswith(names) for part in within
+    )
 
 
 @contextlib.contextmanager
@@ -133,7 +160,7 @@ def _replacement(temporary: Path, path: Path) -> Iterator[None]:
             os.replace(temporary, path)
         _sync(path.parent)
     finally:
-        _remove(temporary)
+        remove(temporary)
 
 
 def _replace_directory(source: Path, destination: Path) -> None:
@@ -141,14 +168,14 @@ def _replace_directory(source: Path, destination: Path) -> None:
     if not destination.exists():
         os.rename(source, destination)
         return
-    old = source.with_name(source.name.removesuffix(_TEMPORARY_SUFFIX) + _REPLACED_SUFFIX)
+    old = replaced_path(source)
     os.rename(destination, old)
     try:
         os.rename(source, destination)
     except BaseException:
         os.rename(old, destination)
         raise
-    _remove(old)
+    remove(old)
 
 
 def _sync(path: Path) -> None:
@@ -159,59 +186,17 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _remove(path: Path) -> None:
+def replaced_path(temporary: Path) -> Path:
+    """Where an old directory is while the new one, at `temporary`, takes its place."""
+    return temporary.with_suffix(_REPLACED_SUFFIX)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a whole directory, if it is there."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def output_lock(output_path: Path, wait: bool = True, also_written: Sequence[Path] = ()) -> Iterator[str]:
-    """Hold the lock of `output_path`, a file `.<name>.lock` beside it; the kernel frees it when its holder dies.
-
-    Yields a token for `atomic_path`. What a killed holder had written under its token, for the output or for the paths
-    `also_written` with it, is removed.
-
-    Raises:
-        OutputLockedError: `wait` is False and another process holds it; the message names the holder.
-        OutputNotWritableError: the system refuses to write there.
-    """
-    lock_path = output_path.with_name(f".{output_path.name}.lock")
-    with _os_errors_named(output_path):
-        output_path.parent.mkdir(parents=True, exist_ok=True)
-        # not buffered: what a full disk refuses would be written, and refused, again when the file is closed
-        lock = open(lock_path, "a+b", buffering=0)  # noqa: SIM115 (closed below)
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder, _ = _read_lock(lock)
-            if not wait:
-                raise OutputLockedError(f"{output_path} is being produced by another run ({holder}).") from None
-            logger.info("Waiting for %s, which another run is producing (%s).", output_path, holder)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        _, old_token = _read_lock(lock)
-        for path in (output_path, *also_written) if old_token else ():
-            _remove(_temporary_path(path, old_token))
-            _remove(_temporary_path(path, old_token).with_suffix(_REPLACED_SUFFIX))
-        token = uuid.uuid4().hex
-        with _os_errors_named(output_path):
-            _write_lock(lock, f"process {os.getpid()} on {os.uname().nodename}\n{token}\n".encode())
-        yield token
-
-
-def _read_lock(lock: io.FileIO) -> tuple[str, str]:
-    """Who holds a lock, or held it last, and the token of its temporary files."""
-    lock.seek(0)
-    holder, _, token = lock.readall().decode(errors="replace").partition("\n")
-    return holder or "unknown", token.strip() if _TOKEN.fullmatch(token) else ""
-
-
-def _write_lock(lock: io.FileIO, content: bytes) -> None:
-    lock.truncate(0)
-    while content:
-        content = content[lock.write(content) :]
 
 
 def digest_file(path: Path) -> str:
@@ -243,7 +228,7 @@ def digest_strings(parts: list[str]) -> str:
     """`xxh128:<hex>` of a list of strings; each is length-prefixed, so no two lists collide by concatenation."""
     digest = xxhash.xxh3_128()
     for part in parts:
-        encoded = part.encode()
+        encoded = part.encode(errors="surrogateescape")  # names of files need not be UTF-8
         digest.update(len(encoded).to_bytes(8, "little") + encoded)
     return digest_of_hash(digest)
 

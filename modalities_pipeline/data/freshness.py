@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.data.files import shorten_digest
-from modalities_pipeline.data.manifest import Manifest, StageIdentity, is_intact, read_manifest
+from modalities_pipeline.data.manifest import Manifest, StageIdentity, is_intact, manifest_path, read_manifest
 from modalities_pipeline.exceptions import OutputExistsError
 
 
@@ -72,6 +72,8 @@ def explain_change(identity: StageIdentity, output_path: Path) -> str | None:
     """Why the output is out of date, in words, or None if it is up to date and intact."""
     manifest = read_manifest(output_path)
     if manifest is None:
+        if manifest_path(output_path).exists():
+            return "its manifest is damaged, or of another version of this package"
         return "no manifest: it was not finished, or not made by this pipeline"
     if manifest.fingerprint != identity.fingerprint:
         return "; ".join(_differences(manifest, identity))

@@ -10,6 +10,7 @@ import functools
 import importlib.metadata
 import json
 import logging
+import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +25,12 @@ from modalities_pipeline.data.files import (
     digest_file,
     digest_strings,
     enforce_file_existence_policy,
-    output_lock,
+    refuse_irregular,
+    refuse_long_names,
     refuse_output_among_inputs,
     size_in_bytes,
 )
+from modalities_pipeline.data.locks import lock_path_of, output_lock
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 
 logger = logging.getLogger(__name__)
@@ -103,11 +106,25 @@ def manifest_path(output_path: Path) -> Path:
 def read_manifest(output_path: Path) -> Manifest | None:
     """The manifest of an output, or None if there is none, or none that this version can read."""
     path = manifest_path(output_path)
+    if not path.is_file():
+        return None
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Manifest(**content) if content["manifest_version"] == _MANIFEST_VERSION else None
-    except (FileNotFoundError, ValueError, KeyError, TypeError):  # ValueError: neither JSON nor UTF-8
+        manifest = Manifest(**content)
+    except (ValueError, TypeError, RecursionError):  # ValueError: neither JSON nor UTF-8
         return None
+    return manifest if manifest.manifest_version == _MANIFEST_VERSION and _has_right_types(manifest) else None
+
+
+def _has_right_types(manifest: Manifest) -> bool:
+    texts = (manifest.stage, manifest.code_version, manifest.fingerprint, manifest.digest)
+    mappings = (manifest.settings, manifest.inputs, manifest.counts, manifest.details)
+    numbers = (manifest.size_in_bytes, manifest.modified_at_in_ns)
+    return (
+        all(isinstance(text, str) for text in texts)
+        and all(isinstance(mapping, dict) for mapping in mappings)
+        and all(isinstance(number, int) for number in numbers)
+    )
 
 
 def is_intact(output_path: Path, manifest: Manifest) -> bool:
@@ -160,21 +177,25 @@ def produce(
 ) -> Manifest | None:
     """Build one output safely; shared by all stages.
 
-    Before anything is touched: all inputs must exist, none may be the output, and the policy must allow building. Then,
+    Before anything is touched: all inputs must be there and readable, none may be the output or be overwritten with it,
+    names must fit the file system, and the policy must allow building. Then,
     under the output's lock, `identity` is asked (it may hash the inputs), and `build` gets a temporary path, creates
     the file or directory there, and reports counts. Only if no input changed meanwhile does it replace the old output.
 
     Returns the manifest, or None if the policy is SKIP and the output exists.
 
     Raises:
-        DatasetNotFoundError: inputs do not exist.
+        DatasetNotFoundError: inputs do not exist, or cannot be read.
         DatasetFormatError: an input is damaged, or changed while it was read.
-        UserError: the output is an input.
+        UserError: the output is an input, or an input or the output is a device or a pipe.
         OutputExistsError: the output exists and the policy is ERROR.
         OutputNotWritableError: the system refuses to write, for example because the disk is full.
     """
-    _refuse_missing(input_paths)
-    refuse_output_among_inputs(output_path, input_paths)
+    _refuse_unreadable(input_paths)
+    refuse_irregular([output_path, *input_paths])
+    for written in (output_path, manifest_path(output_path), lock_path_of(output_path)):
+        refuse_output_among_inputs(written, input_paths)
+    refuse_long_names(output_path, manifest_path(output_path))
     if enforce_file_existence_policy(output_path, policy):
         return None
     with output_lock(output_path, also_written=[manifest_path(output_path)]) as token:
@@ -199,11 +220,14 @@ def _summary(manifest: Manifest) -> str:
     return ", ".join([*counts, f"{manifest.duration_in_s:.1f} s"])
 
 
-def _refuse_missing(input_paths: Sequence[Path]) -> None:
+def _refuse_unreadable(input_paths: Sequence[Path]) -> None:
     missing = [str(path) for path in input_paths if not path.exists()]
     if missing:
         verb = "does" if len(missing) == 1 else "do"
         raise DatasetNotFoundError(f"{', '.join(missing)} {verb} not exist. Make the inputs first, or mend the paths.")
+    closed = [str(path) for path in input_paths if not os.access(path, os.R_OK)]
+    if closed:
+        raise DatasetNotFoundError(f"{', '.join(closed)} cannot be read: no permission.")
 
 
 def _refuse_changed(states: Mapping[Path, tuple[int, int]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,9 @@ def build_merged_pbin(
     paths = _expand(src_paths)
     if not paths:
         raise UserError(f"No .pbin file to merge into {target_path} (looked at: {', '.join(map(str, src_paths))}).")
+    twice = sorted(str(path) for path, number in Counter(path.resolve() for path in paths).items() if number > 1)
+    if twice:
+        logger.warning("Taken more than once: %s. Its documents are there as often.", ", ".join(twice))
     return produce(
         target_path,
         paths,

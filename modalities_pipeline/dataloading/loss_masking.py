@@ -99,10 +99,11 @@ class LossMaskingCollateFnWrapper(CollateFnIF):
 
     def _masked(self, targets: torch.Tensor, key: str) -> torch.Tensor:
         begins, ends = targets == self.begin_token_id, targets == self.end_token_id
-        changes = -ends.to(torch.int64)
-        changes[:, 1:] += begins[:, :-1]  # the mark itself is not in the loss
+        changes = torch.zeros(len(targets), targets.shape[1] + 1, dtype=torch.int64, device=targets.device)
+        changes[:, :-1] -= ends.to(torch.int64)
+        changes[:, 1:] += begins.to(torch.int64)  # one further, since the mark itself is not in the loss
         depth = changes.cumsum(dim=1)
-        kept = depth == 1
+        kept = depth[:, :-1] == 1
         is_bad = ((depth < 0) | (depth > 1)).any(dim=1)
         if self.on_bad_row == "mask":
             kept[is_bad] = False

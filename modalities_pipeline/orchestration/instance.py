@@ -12,7 +12,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from modalities_pipeline.data.files import atomic_path, output_lock
+from modalities_pipeline.data.files import atomic_path
+from modalities_pipeline.data.locks import output_lock
 from modalities_pipeline.exceptions import ConfigError
 
 DEFAULT_HOME = Path(".dagster_home")

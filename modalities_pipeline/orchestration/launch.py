@@ -1,6 +1,5 @@
 """Starts torchrun under the supervisor, follows its metrics, and ends it whatever happens."""
 
-import multiprocessing
 import os
 import re
 import signal
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 
 from modalities_pipeline.exceptions import TrainingError
 from modalities_pipeline.orchestration.metrics_file import MetricsLine, NewLines
+from modalities_pipeline.orchestration.parent_watch import parent_is_alive
 from modalities_pipeline.orchestration.spec import LauncherSpec
 from modalities_pipeline.orchestration.supervise import EXIT_CODE_TIMEOUT, kill_descendants
 from modalities_pipeline.orchestration.training_run import TrainingRun
@@ -62,7 +62,7 @@ def train(run: TrainingRun, launcher: LauncherSpec, command: list[str]) -> Itera
     try:
         while (code := process.poll()) is None:
             yield from metrics.read()
-            if not _parent_is_alive(started_by):
+            if not parent_is_alive(started_by):
                 raise TrainingError("The Dagster process that started this step has died; training was stopped.")
             time.sleep(_POLL_INTERVAL_IN_S)
         yield from metrics.read()
@@ -70,16 +70,6 @@ def train(run: TrainingRun, launcher: LauncherSpec, command: list[str]) -> Itera
         _end(process, launcher.grace_in_s)
     if code != 0:
         raise _failure(code, run, launcher, log_start)
-
-
-def _parent_is_alive(process_id: int) -> bool:
-    """Whether the process that started this one still runs.
-
-    Dagster's steps are forked by a server, which outlives the process that executes the run as long as any step runs;
-    multiprocessing knows the process that asked for the step.
-    """
-    asked_by = multiprocessing.parent_process()
-    return os.getppid() == process_id and (asked_by is None or asked_by.is_alive())
 
 
 def _start(run: TrainingRun, launcher: LauncherSpec, command: list[str]) -> "subprocess.Popen[bytes]":

@@ -16,11 +16,13 @@ from typing import Annotated, Any, get_args
 import dagster as dg
 from pydantic import Field
 
-from modalities_pipeline.data.files import FileExistencePolicy, digest_strings, hex_of, output_lock, size_in_bytes
+from modalities_pipeline.data.files import FileExistencePolicy, digest_strings, hex_of, size_in_bytes
 from modalities_pipeline.data.freshness import Action, Policy, decide
+from modalities_pipeline.data.locks import output_lock
 from modalities_pipeline.data.manifest import Manifest, StageIdentity, digest_of, read_manifest
 from modalities_pipeline.data.progress_log import ProgressLog
 from modalities_pipeline.exceptions import ModalitiesPipelineError, UserError
+from modalities_pipeline.orchestration.parent_watch import ends_with_parent
 from modalities_pipeline.orchestration.spec import PolicyName
 from modalities_pipeline.orchestration.workers import num_cpus, run_in_processes
 
@@ -136,7 +138,7 @@ def materialize(
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     started = time.monotonic()
     run_policy = policy.for_run(context)
-    with output_lock(lock_path):
+    with ends_with_parent(), output_lock(lock_path):
         decisions = [decide(job.identity, job.output_path, run_policy) for job in jobs]
         chosen = list(zip(jobs, decisions, strict=True))
         for job, decision in chosen:
@@ -215,7 +217,7 @@ def report(outcomes: Sequence[Outcome], policy: Policy, seconds: float) -> dict[
                 "digest": outcome.digest,
             }
         )
-        for outcome in outcomes[:_MAX_ROWS]
+        for outcome in sorted(outcomes, key=lambda outcome: outcome.action is Action.CACHE_HIT)[:_MAX_ROWS]
     ]
     return {
         **total_counts(manifests),

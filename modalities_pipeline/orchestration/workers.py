@@ -4,12 +4,14 @@ import concurrent.futures
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 
 from modalities_pipeline.exceptions import RunningEnvError
 from modalities_pipeline.orchestration.supervise import die_with_parent
 
+_GRACE_IN_S = 5.0
 _THREAD_COUNTS = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS")  # of libraries with threads of their own
 
 _num_cpus = os.cpu_count() or 1
@@ -44,7 +46,11 @@ def run_in_processes(builds: Sequence[Callable[[], object]], num_workers: int) -
             ) from None
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in set(multiprocessing.active_children()) - others:
+            workers = set(multiprocessing.active_children()) - others
+            for process in workers:
+                process.terminate()  # they remove what they had begun to write
+            for process in workers:
+                process.join(_GRACE_IN_S)
                 process.kill()
                 process.join()
             raise
@@ -55,5 +61,6 @@ def _start_worker(parent: int, share_of_cpus: int) -> None:
     die_with_parent(signal.SIGKILL)
     if os.getppid() != parent:  # it died before the kernel was asked to tell
         os._exit(1)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     _num_cpus = share_of_cpus
     os.environ.update(dict.fromkeys(_THREAD_COUNTS, str(share_of_cpus)))

@@ -1,9 +1,11 @@
 """Texts on which tokenizers that promise the same ids have been seen, or must be feared, to differ.
 
-They are fixed, so that the same two encoders are always judged alike, and small (about 200 KB).
+They are fixed, so that the same two encoders are always judged alike, and small (about 250 KB).
 """
 
 from collections.abc import Iterator, Sequence
+
+from modalities_pipeline.tokenization.contraction_texts import contraction_texts
 
 _NUM_REPEATS = 10_500
 
@@ -124,7 +126,7 @@ def adversarial_texts(special_tokens: Sequence[str]) -> list[str]:
     fixed = [*_WORDS, *_NUMBERS, *_CODE, *_SPACES, *_CONTROLS, *_EMOJI, *_MARKS, *_SCRIPTS]
     runs = [(unit * _NUM_REPEATS)[:_NUM_REPEATS] for unit in _RUNS]
     around = [text for token in special_tokens for text in _around(token)]
-    return [*fixed, " ".join(fixed), "".join(fixed), *runs, *_every_block(), *around]
+    return [*fixed, " ".join(fixed), "".join(fixed), *runs, *_every_block(), *contraction_texts(), *around]
 
 
 def _around(token: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The fast encoder: fastokens, a reimplementation of Hugging Face's `tokenizers` that is many times faster.
 
-It reads the same `tokenizer.json` and promises the same ids. Nobody takes that on trust: `certification` compares it
-with the reference before each use.
+It reads the same `tokenizer.json` and promises the same ids. Nobody takes that on trust: it is used only for rules that
+it was proven to follow (`proven_rules`), and `certification` compares it with the reference before each use.
 """
 
 import importlib
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from modalities_pipeline.tokenization.encoders import Encoder, FlatTokens, temporary_environment, version_of
+from modalities_pipeline.tokenization.proven_rules import unproven_rule
 
 _LIBRARY = "fastokens"
 
@@ -48,8 +49,12 @@ def fast_encoder_of(backend: Any) -> Encoder | str:
     unsupported = _unsupported_feature(backend)
     if unsupported is not None:
         return unsupported
+    tokenizer_json = backend.to_str()
+    unproven = unproven_rule(tokenizer_json)
+    if unproven is not None:
+        return f"{unproven}, for which {_LIBRARY} is not proven to give the reference's ids"
     try:
-        return FastokensEncoder(backend.to_str())
+        return FastokensEncoder(tokenizer_json)
     except ImportError as error:
         return f"{_LIBRARY} cannot be imported ({error})"
     except BaseException as error:

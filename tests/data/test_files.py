@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,10 +20,10 @@ from modalities_pipeline.data.files import (
     digest_file,
     digest_strings,
     enforce_file_existence_policy,
-    output_lock,
     refuse_output_among_inputs,
     size_in_bytes,
 )
+from modalities_pipeline.data.locks import output_lock
 from modalities_pipeline.exceptions import (
     DatasetNotFoundError,
     OutputExistsError,
@@ -220,3 +221,45 @@ def test_errors_with_a_meaning_of_their_own_pass_unchanged(tmp_path: Path) -> No
     with pytest.raises(DatasetNotFoundError) as caught, atomic_path(tmp_path / "out"):
         raise error
     assert caught.value is error
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / ".x.lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(OutputNotWritableError), output_lock(tmp_path / "x"):
+        pass
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_a_lock_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".x.lock")
+    with pytest.raises(UserError, match="is no file"), output_lock(tmp_path / "x"):
+        pass
+
+
+def test_no_lock_stays_when_its_holder_is_done(tmp_path: Path) -> None:
+    """And who waited for it does not hold the removed one."""
+    inside = []
+
+    def hold(number: int) -> None:
+        with output_lock(tmp_path / "x"):
+            inside.append(number)
+            assert len(inside) == 1
+            time.sleep(0.01)
+            inside.remove(number)
+
+    threads = [threading.Thread(target=hold, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not inside
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_about_another_file_is_not_blamed_on_the_output(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught, atomic_path(tmp_path / "out"):
+        open(tmp_path / "labels.txt").close()
+    assert not isinstance(caught.value, OutputNotWritableError)
+    with pytest.raises(OutputNotWritableError), atomic_path(tmp_path / "out") as temporary:
+        open(temporary / "missing" / "part", "w").close()

@@ -21,7 +21,7 @@ from modalities_pipeline.exceptions import ConfigError, DatasetFormatError, Miss
 
 PACK_CONFIG = Path(__file__).parent / "instruction_pack_config.yaml"
 TEMPLATE = "{% for m in messages %}\n{{ m.role or m['from'] }} {{ m.content }} {% endfor %}"
-REFUSING_TEMPLATE = "{% for m in messages %}\n{{ raise_exception('no stop') if m.content == 'stop' }}\n{% endfor %}"
+REFUSING_TEMPLATE = "{% for m in messages %}\n{{ raise_exception('no stop') if m.content == 'stop' }}\nx{% endfor %}"
 
 
 @pytest.fixture

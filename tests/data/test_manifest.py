@@ -19,7 +19,13 @@ from modalities_pipeline.data.manifest import (
     produce,
     read_manifest,
 )
-from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, OutputExistsError, UserError
+from modalities_pipeline.exceptions import (
+    DatasetFormatError,
+    DatasetNotFoundError,
+    OutputExistsError,
+    OutputNotWritableError,
+    UserError,
+)
 
 IDENTITY = StageIdentity("stage", "1", {"vocab_size": 10}, {"source": "xxh128:" + "a" * 64})
 
@@ -158,6 +164,52 @@ def test_an_output_among_the_inputs_is_refused_whatever_the_policy(output: Path)
     assert output.read_text() == "content"
 
 
+def test_what_is_written_beside_an_output_overwrites_no_input(tmp_path: Path) -> None:
+    """B008: the manifest and the lock have names of their own."""
+    for name in ("x.manifest.json", ".x.lock"):
+        (tmp_path / name).write_text("precious")
+        with pytest.raises(UserError, match="also an input"):
+            produce(tmp_path / "x", [tmp_path / name], FileExistencePolicy.OVERRIDE, _never, _build())
+        assert (tmp_path / name).read_text() == "precious"
+
+
+def test_an_output_within_an_input_folder_is_refused(tmp_path: Path) -> None:
+    """B008."""
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match="also an input"):
+        produce(tmp_path / "folder" / "x", [tmp_path / "folder"], FileExistencePolicy.ERROR, _never, _build())
+
+
+def test_pipes_and_devices_are_neither_read_nor_replaced(tmp_path: Path) -> None:
+    """Reading a pipe would wait for ever; a device that is replaced is gone for everybody."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="neither a file nor a folder"):
+        produce(tmp_path / "x", [tmp_path / "pipe"], FileExistencePolicy.ERROR, _never, _build())
+    with pytest.raises(UserError, match="neither a file nor a folder"):
+        produce(tmp_path / "pipe", [], FileExistencePolicy.OVERRIDE, _never, _build())
+    os.mkfifo(manifest_path(tmp_path / "y"))
+    assert read_manifest(tmp_path / "y") is None
+
+
+def test_a_name_too_long_for_the_manifest_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    with pytest.raises(OutputNotWritableError, match="name is too long"):
+        produce(tmp_path / ("x" * 210), [], FileExistencePolicy.ERROR, _never, _build())
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_but_output_and_manifest_stays(output: Path) -> None:
+    assert sorted(path.name for path in output.parent.iterdir()) == ["x", "x.manifest.json"]
+
+
+@pytest.mark.parametrize("wrong", [{"details": None}, {"digest": 7}, {"counts": []}, {"size_in_bytes": "7"}])
+def test_a_manifest_with_values_of_wrong_types_counts_as_none(output: Path, wrong: dict[str, object]) -> None:
+    path = manifest_path(output)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **wrong}))
+    assert read_manifest(output) is None
+    path.write_text("[" * 100_000)
+    assert read_manifest(output) is None
+
+
 @pytest.mark.parametrize("change", ["grow", "vanish", "touch"])
 def test_an_input_that_changes_while_it_is_read_gives_no_output(tmp_path: Path, change: str) -> None:
     source = tmp_path / "source"
@@ -175,7 +227,7 @@ def test_an_input_that_changes_while_it_is_read_gives_no_output(tmp_path: Path, 
 
     with pytest.raises(DatasetFormatError, match="source changed while it was read"):
         produce(tmp_path / "x", [source], FileExistencePolicy.ERROR, lambda: IDENTITY, build)
-    assert not [path for path in tmp_path.iterdir() if path.name not in ("source", ".x.lock")]
+    assert not [path for path in tmp_path.iterdir() if path.name != "source"]
 
 
 def test_inputs_hashed_while_they_were_read_belong_to_the_identity(tmp_path: Path) -> None:

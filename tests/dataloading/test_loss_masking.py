@@ -65,6 +65,8 @@ def test_targets_are_masked_as_by_modalities(case, dtype, make_collate):
         ([1, 1, 1, 1, 1], [-100] * 4),
         ([2, 5, 6, 4, 7], [-100] * 4),  # starts inside an answer
         ([2, 3, 3, 5, 4], [-100] * 4),  # begins twice
+        ([2, 3, 5, 6, 3], [-100] * 4),  # begins again in the last place: the mark must not be learnt
+        ([2, 5, 6, 7, 3], [-100] * 4),  # begins in the last place only
         ([3, 5, 4, 3, 6], [-100] * 4),  # the begin mark is no target: starts inside an answer
     ],
 )

@@ -6,15 +6,37 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from modalities_pipeline.exceptions import ConfigError
 
 _FILE_NAME_OF_TEMPLATES = "<template>"  # Jinja's, in tracebacks
+_MAX_TEXT_IN_CHARACTERS = 100_000_000
+_MAX_POWER_IN_BITS = 4096
 
 
 class TemplateRenderError(ValueError):
     """A conversation cannot be rendered; the message says why, and where in the template."""
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """Refuses `*` and `**` whose result would be huge, which Jinja's sandbox lets pass."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """The result of an operation."""
+        if operator == "**":
+            if isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > _MAX_POWER_IN_BITS:
+                raise TemplateError("the result of ** is too large")
+        else:
+            sizes = [len(side) if isinstance(side, Sequence) else side for side in (left, right)]
+            is_repetition = isinstance(left, Sequence) or isinstance(right, Sequence)
+            if is_repetition and all(isinstance(size, int) for size in sizes):
+                if sizes[0] * sizes[1] > _MAX_TEXT_IN_CHARACTERS:
+                    raise TemplateError(f"the result of * has more than {_MAX_TEXT_IN_CHARACTERS} items")
+        return super().call_binop(context, operator, left, right)
 
 
 class ChatTemplate:
@@ -23,6 +45,7 @@ class ChatTemplate:
     As in Modalities, a line that ends with `}` is joined to a next one that starts with `{`, so that tags may stand on
     lines of their own; newlines behind and blanks before a block tag are dropped. Names that are not defined render as
     nothing. There are the filter `tojson`, which escapes nothing for HTML, and the function `raise_exception(message)`.
+    A mistake in a template must not take all memory: texts, repetitions and powers have limits far above any use.
     """
 
     def __init__(self, source: str, chat_template_data: Mapping[str, Any]) -> None:
@@ -31,7 +54,7 @@ class ChatTemplate:
         Raises:
             ConfigError: it is no Jinja template; the message names the line.
         """
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment = _Environment(trim_blocks=True, lstrip_blocks=True)
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _raise_exception
         self._data = dict(chat_template_data)
@@ -58,7 +81,13 @@ class ChatTemplate:
             raise TemplateRenderError(f"{where}{error or type(error).__name__}") from error
 
     def _render(self, template: Template, messages: Sequence[Mapping[str, Any]]) -> str:
-        return template.render(messages=messages, chat_template_data=self._data)
+        pieces, size = [], 0
+        for piece in template.generate(messages=messages, chat_template_data=self._data):
+            size += len(piece)
+            if size > _MAX_TEXT_IN_CHARACTERS:
+                raise TemplateError(f"the text has more than {_MAX_TEXT_IN_CHARACTERS} characters")
+            pieces.append(piece)
+        return "".join(pieces)
 
     def _failing_line(self, messages: Sequence[Mapping[str, Any]]) -> int | None:
         try:

@@ -115,6 +115,11 @@ class InstructionDataPlan:
         return split_config.splitting.model_dump() if split_config else {"train": 100, "val": 0, "test": 0}
 
     @property
+    def partitions(self) -> list[str]:
+        """Those that are written."""
+        return [partition for partition in PARTITIONS if self.percentages[partition]]
+
+    @property
     def chat_config_path(self) -> Path:
         """The copy of the config."""
         return self.directory / f"instruction_chat_template_config.{self.config_hash}.yaml"
@@ -128,6 +133,21 @@ class InstructionDataPlan:
     def pbin_config_path(self, partition: str) -> Path:
         """The packing config of a partition."""
         return self.directory / f"pbin_config_{partition}.{self.config_hash}.yaml"
+
+    @property
+    def rendering_path(self) -> Path:
+        """Beside this, the partitions are written until all are complete."""
+        return self.directory / "rendering"
+
+    @property
+    def output_paths(self) -> list[Path]:
+        """All files that are made, what is made from others before these."""
+        paths = [self.chat_config_path]
+        for partition in self.partitions:
+            if self.config.settings.pbin_creation_config_file_path is not None:
+                paths += [self.pbin_config_path(partition), self.path(partition, ".pbin")]
+            paths += [self.path(partition, ".idx"), self.path(partition)]
+        return paths
 
 
 def load_plan(config_file_path: Path) -> InstructionDataPlan:
@@ -174,6 +194,5 @@ def load_pbin_configs(plan: InstructionDataPlan) -> dict[str, dict[str, Any]]:
                 "dst_path": str(plan.path(partition, ".pbin")),
             },
         }
-        for partition, percentage in plan.percentages.items()
-        if percentage
+        for partition in plan.partitions
     }

@@ -4,7 +4,7 @@ import dagster as dg
 
 from modalities_pipeline.data import raw_documents
 from modalities_pipeline.data import raw_files as stage
-from modalities_pipeline.data.files import output_lock
+from modalities_pipeline.data.locks import output_lock
 from modalities_pipeline.data.manifest import input_digest_of
 from modalities_pipeline.orchestration.assets import raw_documents as raw_documents_asset
 from modalities_pipeline.orchestration.materialize import user_errors_as_failures

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from modalities_pipeline.data.files import output_lock
 from modalities_pipeline.data.freshness import Action, Decision, Policy, decide
+from modalities_pipeline.data.locks import output_lock
 from modalities_pipeline.data.manifest import (
     BuildResult,
     Manifest,

@@ -140,7 +140,7 @@ def test_the_fast_reader_takes_no_damaged_line_that_python_refuses() -> None:
     [
         (b'{"text": "\xff"}', "not_utf8", "byte 11 of the line is not UTF-8"),
         (b'{"text": "\xed\xa0\x80"}', "not_utf8", "byte 11 of the line is not UTF-8"),
-        (b'{"text": "abc', "not_json", "Unterminated string starting at at character 10 of the line"),
+        (b'{"text": "abc', "not_json", "Unterminated string starting at character 10 of the line"),
         (b'{"a": 1} {"b": 2}', "not_json", "Extra data at character 10 of the line"),
         (b"[" * 100_000, "too_deeply_nested", "nested too deeply"),
         (b"1" * 4301, "too_many_digits", "too many digits"),
