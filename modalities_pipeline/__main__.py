@@ -2,6 +2,8 @@
 
 import argparse
 import contextlib
+import faulthandler
+import io
 import json
 import logging
 import os
@@ -62,6 +64,8 @@ def _reports_on_stderr(shows_bars: bool) -> Iterator[None]:
     layout = "%(asctime)s %(levelname)s %(message)s"
     if sys.stderr is None:  # closed by whoever started this
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for the rest of the process)
+    with contextlib.suppress(io.UnsupportedOperation):  # stderr may be no file
+        faulthandler.enable()  # a file cut off by another program while it is mapped ends this one without a word
     if not (shows_bars and sys.stderr.isatty()):
         logging.basicConfig(level=logging.INFO, format=layout, stream=sys.stderr)
         yield

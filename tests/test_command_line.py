@@ -1,15 +1,15 @@
 """The command line: exit codes, one clear message, and each data command doing what its function does."""
 
 import json
+import os
 
 import pytest
 
 from modalities_pipeline import __main__, __version__
 from modalities_pipeline.__main__ import main
-from modalities_pipeline.data.command_line import listed_files
 from modalities_pipeline.data.jsonl import LargeFileLinesReader
 from modalities_pipeline.data.pbin import PackedFile
-from modalities_pipeline.exceptions import ConfigError, DatasetNotFoundError, OutputLockedError, OutputNotWritableError
+from modalities_pipeline.exceptions import ConfigError, OutputLockedError, OutputNotWritableError
 
 
 @pytest.fixture
@@ -192,31 +192,6 @@ def test_the_exit_code_tells_whose_fault_it_was(error, exit_code, monkeypatch, c
     assert "told" in line or "interrupted" in line
 
 
-def test_names_in_a_list_mean_the_file_that_is_there(tmp_path):
-    for name in ("a.pbin", "b.v1.pbin", "sub/c.pbin", "b.pbin"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    names = tmp_path / "names.txt"
-    names.write_text("a.jsonl\n\n  b.v1 \r\nsub/c.pbin\n", encoding="utf-8")
-    assert listed_files(names, tmp_path, ".pbin") == [
-        tmp_path / "a.pbin",
-        tmp_path / "b.v1.pbin",
-        tmp_path / "sub" / "c.pbin",
-    ]
-
-
-def test_all_names_without_a_file_are_told_with_their_lines(tmp_path):
-    names = tmp_path / "names.txt"
-    names.write_text("\nnope\nneither.jsonl\n", encoding="utf-8")
-    with pytest.raises(DatasetNotFoundError) as caught:
-        listed_files(names, tmp_path, ".pbin")
-    told = str(caught.value).splitlines()
-    assert [line.partition(": ")[0] for line in told] == [f"{names}, line 2", f"{names}, line 3"]
-    names.write_text("\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="names no file"):
-        listed_files(names, tmp_path, ".pbin")
-
-
 def test_lines_that_are_no_json_can_be_left_out_of_an_index(raw_file, capsys):
     """B005"""
     raw_file.write_text(raw_file.read_text() + '{"text": "cut off', encoding="utf-8")
@@ -242,3 +217,36 @@ def test_a_folder_in_the_place_of_a_file_is_no_fault_of_the_program(capsys, tmp_
     monkeypatch.chdir(tmp_path)
     assert main(["data", "create_raw_index", "."]) == 1
     assert "is a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", [".pbin", ".jsonl"])
+@pytest.mark.parametrize("output", ["names.txt", "./names.txt", "in"])
+def test_a_chunk_never_replaces_the_list_of_its_inputs_or_one_of_them(suffix, output, tmp_path, capsys):
+    names, source = tmp_path / "names.txt", tmp_path / f"in{suffix}"
+    source.write_text("{}\n")
+    names.write_text(f"in{suffix}\n")
+    target = f"in{suffix}" if output == "in" else output
+    command = "create_shuffled_dataset_chunk" if suffix == ".pbin" else "create_shuffled_jsonl_chunk"
+    paths = ["--input_file_list_path", str(names), "--input_data_root_path", str(tmp_path)]
+    options = ["--chunk_id", "0", "--num_chunks", "1", "--file_existence_policy", "override"]
+    assert main(["data", command, *paths, *options, "--output_chunk_file_path", f"{tmp_path}/{target}"]) == 1
+    assert "is also an input" in capsys.readouterr().err
+    assert (names.read_text(), source.read_text()) == (f"in{suffix}\n", "{}\n")
+
+
+@pytest.mark.parametrize("name", ["pack.yaml", "out.manifest.json", ".out.lock"])
+def test_a_pack_never_replaces_its_config(name, tmp_path, capsys):
+    config = tmp_path / name
+    dst_path = tmp_path / ("pack.yaml" if name == "pack.yaml" else "out")
+    config.write_text(f"settings:\n  dst_path: {dst_path}\ntokenizer: {{}}\n")
+    content = config.read_text()
+    assert main(["data", "pack_encoded_data", str(config), "--file_existence_policy", "override"]) == 1
+    assert "is also an input" in capsys.readouterr().err
+    assert config.read_text() == content
+
+
+@pytest.mark.parametrize("command", [["pack_encoded_data"], ["prepare_instruction_tuning_data", "--config_file_path"]])
+def test_a_pipe_in_the_place_of_a_config_is_refused_at_once(command, tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    assert main(["data", *command, str(tmp_path / "pipe")]) == 1
+    assert "pipe is neither a file nor a folder" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from modalities_pipeline.exceptions import ConfigError
 KeyPath = tuple[str | int, ...]
 Position = tuple[int, int]
 
+_MAX_NODES = 1_000_000
 _RANK_VARIABLES = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1}
 
 
@@ -73,7 +74,8 @@ def load_yaml(path: Path) -> YamlDocument:
     """Read a YAML file with the safe loader.
 
     Raises:
-        ConfigError: the file is missing, is no valid YAML, has a key twice, or its top level is not a mapping.
+        ConfigError: the file is missing, is no valid YAML, has a key twice or one that is no text, contains itself by
+            an alias, or its top level is not a mapping.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -81,37 +83,56 @@ def load_yaml(path: Path) -> YamlDocument:
         raise ConfigError(f"{path}: no such file.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    loader = _Loader(text)
+    loader = None
     positions: dict[KeyPath, Position] = {}
     try:
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             return YamlDocument(path, {}, positions)
         if not isinstance(node, yaml.MappingNode):
             raise ConfigError(f"{path}:{node.start_mark.line + 1}: the top level has to be a mapping (key: value).")
-        _collect_positions(node, (), positions, path)
+        _collect_positions(node, (), positions, path, frozenset())
         return YamlDocument(path, loader.construct_document(node), positions)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         raise ConfigError(f"{where}: {' '.join(filter(None, (error.context, error.problem)))}.") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path}: {' '.join(str(error).split())}.") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: lists and mappings are nested too deeply. Write it flatter.") from None
+    except (TypeError, AttributeError, LookupError, ValueError) as error:  # what explicit tags make PyYAML raise
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path}: a value does not fit its tag (!!...): {error}. Leave the tag out.") from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
-def _collect_positions(node: yaml.Node, key_path: KeyPath, positions: dict[KeyPath, Position], path: Path) -> None:
+def _collect_positions(
+    node: yaml.Node, key_path: KeyPath, positions: dict[KeyPath, Position], path: Path, around: frozenset[int]
+) -> None:
+    """Fill `positions`; `around` are the ids of the nodes that this one stands in."""
+    line, column = _position(node)
+    if id(node) in around:
+        raise ConfigError(f"{path}:{line}:{column}: an anchor (&) contains an alias (*) of itself.")
+    if len(positions) > _MAX_NODES:
+        raise ConfigError(f"{path}:{line}:{column}: aliases (*) make more than {_MAX_NODES} values of the file.")
+    around |= {id(node)}
     if isinstance(node, yaml.SequenceNode):
         for index, child in enumerate(node.value):
             child_path = (*key_path, index)
             positions[child_path] = _position(child)
-            _collect_positions(child, child_path, positions, path)
+            _collect_positions(child, child_path, positions, path, around)
     elif isinstance(node, yaml.MappingNode):
         lines: dict[str, int] = {}
         for key_node, value_node in node.value:
             key = key_node.value
-            line, _ = _position(key_node)
+            line, column = _position(key_node)
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise ConfigError(f"{path}:{line}:{column}: a key has to be a text, not a list or a mapping.")
             if key in lines and key != "<<":
                 raise ConfigError(
                     f"{path}:{line}: the key '{key}' is there twice; it first stands in line {lines[key]}."
@@ -119,7 +140,7 @@ def _collect_positions(node: yaml.Node, key_path: KeyPath, positions: dict[KeyPa
             lines[key] = line
             child_path = (*key_path, key)
             positions[child_path] = _position(key_node)
-            _collect_positions(value_node, child_path, positions, path)
+            _collect_positions(value_node, child_path, positions, path, around)
 
 
 def _position(node: yaml.Node) -> Position:

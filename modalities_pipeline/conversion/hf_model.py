@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity
+from modalities_pipeline.data.production import produce
 
 STAGE = "hf_model"
 CODE_VERSION = "1"

@@ -1,15 +1,15 @@
 """The words of `modalities-pipeline data`: each is one function of the library, imported when it is used."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from modalities_pipeline.exceptions import ConfigError, DatasetNotFoundError
+from modalities_pipeline.data.listed_files import listed_files
+from modalities_pipeline.exceptions import ConfigError
 
 _POLICIES = ("error", "skip", "override")
 _POLICY_HELP = "if the output exists: error (default), skip (keep it), override (replace it once the new one is done)"
-_DATA_SUFFIXES = (".jsonl", ".pbin", ".idx")
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -118,46 +118,6 @@ def _new_file(name: str) -> Path:
     return Path(name)
 
 
-def listed_files(list_path: Path, root_path: Path, suffix: str) -> list[Path]:
-    """The files that a list names, one per line, relative to `root_path`; blank lines are passed over.
-
-    A name may have the suffix of another file of the same data (`a.jsonl` for `a.pbin`) or none; one list then serves
-    all formats.
-
-    Raises:
-        DatasetNotFoundError: the list does not exist, or files that it names do not; all are told.
-        ConfigError: the list names no file, or is not UTF-8.
-    """
-    try:
-        lines = list_path.read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError:
-        raise DatasetNotFoundError(f"{list_path} does not exist. Name a text file with one path per line.") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{list_path} is not UTF-8 (byte {error.start}). Save it as UTF-8 text.") from None
-    paths, faults = [], []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        candidates = _candidates(root_path / line.strip(), suffix)
-        found = next((path for path in candidates if path.is_file()), None)
-        if found is not None:
-            paths.append(found)
-        else:
-            faults.append(f"{list_path}, line {number}: there is no {' or '.join(map(str, candidates))}")
-    if faults:
-        raise DatasetNotFoundError("\n".join(faults))
-    if not paths:
-        raise ConfigError(f"{list_path} names no file. Write one path per line, relative to {root_path}.")
-    return paths
-
-
-def _candidates(path: Path, suffix: str) -> Sequence[Path]:
-    if path.suffix == suffix:
-        return (path,)
-    appended = path.with_name(path.name + suffix)
-    return (path.with_suffix(suffix), appended) if path.suffix in _DATA_SUFFIXES else (appended,)
-
-
 def _create_raw_index(options: argparse.Namespace) -> None:
     from modalities_pipeline.data.files import FileExistencePolicy
     from modalities_pipeline.data.raw_index import build_raw_index
@@ -176,15 +136,37 @@ def _pack_encoded_data(options: argparse.Namespace) -> None:
     from modalities_pipeline import api
     from modalities_pipeline.config.errors import describe_validation_error
     from modalities_pipeline.config.loader import load_app_config_dict, load_yaml
+    from modalities_pipeline.data.files import refuse_irregular
     from modalities_pipeline.data.tokenized_pack import PackConfigSettings
 
     policy = api.FileExistencePolicy(options.file_existence_policy)
+    refuse_irregular([options.config_path])
+    config = load_app_config_dict(options.config_path)
+    _refuse_to_replace(options.config_path, _dst_path(config))
     try:
-        api.pack_encoded_data(load_app_config_dict(options.config_path), policy)
+        api.pack_encoded_data(config, policy)
     except ValidationError as error:
         position = load_yaml(options.config_path).position
         faults = describe_validation_error(error, options.config_path, position, ("settings",), PackConfigSettings)
         raise ConfigError("\n".join(faults)) from None
+
+
+def _dst_path(config: dict[str, Any]) -> Path | None:
+    """Where a packing config wants the pack, if it says so at all."""
+    settings = config.get("settings")
+    dst_path = settings.get("dst_path") if isinstance(settings, dict) else None
+    return Path(dst_path) if isinstance(dst_path, str) else None
+
+
+def _refuse_to_replace(input_path: Path, output_path: Path | None) -> None:
+    """Raise `UserError` if a file that says what to do would be lost with the output, its record or its lock."""
+    from modalities_pipeline.data.files import refuse_output_among_inputs
+    from modalities_pipeline.data.locks import lock_path_of
+    from modalities_pipeline.data.manifest import manifest_path
+
+    if output_path is not None and output_path.name:
+        for path in (output_path, manifest_path(output_path), lock_path_of(output_path)):
+            refuse_output_among_inputs(path, [input_path])
 
 
 def _create_shuffled_dataset_chunk(options: argparse.Namespace) -> None:
@@ -202,6 +184,7 @@ def _create_shuffled_jsonl_chunk(options: argparse.Namespace) -> None:
 def _chunk(options: argparse.Namespace, suffix: str, create: Callable[..., None]) -> None:
     from modalities_pipeline import api
 
+    _refuse_to_replace(options.input_file_list_path, options.output_chunk_file_path)
     create(
         listed_files(options.input_file_list_path, options.input_data_root_path, suffix),
         options.output_chunk_file_path,
@@ -235,8 +218,10 @@ def _shuffle_jsonl_data(options: argparse.Namespace) -> None:
 
 
 def _prepare_instruction_tuning_data(options: argparse.Namespace) -> None:
+    from modalities_pipeline.data.files import refuse_irregular
     from modalities_pipeline.data.instruction_data import create_instruction_tuning_data
 
+    refuse_irregular([options.config_file_path])
     create_instruction_tuning_data(options.config_file_path)
 
 

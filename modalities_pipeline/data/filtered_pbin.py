@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modalities_pipeline.data.files import FileExistencePolicy, digest_strings
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of
 from modalities_pipeline.data.packed.packed_inputs import tokenizer_inputs
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.data.progress_log import ProgressLog
 from modalities_pipeline.exceptions import UserError
 
@@ -81,6 +82,7 @@ def filter_dataset(
     """
 
     def keeps(file: PackedFile, position: int) -> bool:
+        file.check_length()
         return filter_func((position, {"input_ids": file.document(position).astype("int64")}))
 
     def build(temporary: Path) -> BuildResult:

@@ -19,8 +19,9 @@ from modalities_pipeline.data.instruction.instruction_config import (
 from modalities_pipeline.data.instruction.output_files import check_output_files, withdraw
 from modalities_pipeline.data.instruction.rendering import RenderedPartition, render_partitions
 from modalities_pipeline.data.locks import output_lock
-from modalities_pipeline.data.manifest import BuildResult, StageIdentity, produce
+from modalities_pipeline.data.manifest import BuildResult, StageIdentity
 from modalities_pipeline.data.packing.text_extraction import TextExtractor
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.data.raw.raw_source import RawSource
 from modalities_pipeline.exceptions import ConfigError, MissingSectionError
 

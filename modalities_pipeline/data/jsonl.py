@@ -8,11 +8,13 @@ from typing import Self
 
 import numpy as np
 
+from modalities_pipeline.data.manifest import read_manifest
 from modalities_pipeline.data.packed.offset_table import OffsetTable, decode_offset_table, write_offset_table
 from modalities_pipeline.data.raw_index import default_index_path
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 
 _COUNT_BLOCK_IN_BYTES = 16 << 20
+_LF = 0x0A
 
 
 def read_index(index_path: Path) -> OffsetTable:
@@ -61,7 +63,8 @@ class LargeFileLinesReader:
 
         Raises:
             DatasetNotFoundError: the file or its index does not exist.
-            DatasetFormatError: the file is empty, or the index is damaged or points beyond its end.
+            DatasetFormatError: the file is empty; or the index is damaged, points beyond the file's end, does not reach
+                to it, or was made of a file of another size.
         """
         self.raw_data_path = Path(raw_data_path)
         self.index_path = default_index_path(self.raw_data_path, index_path)
@@ -73,10 +76,13 @@ class LargeFileLinesReader:
         if not size:
             raise DatasetFormatError(f"{self.raw_data_path} is empty.")
         self._check_index(size)
+        self._has_line_lengths = use_sample_length_from_index
         if not use_sample_length_from_index:
             self.index = self._up_to_the_next_line(size)
         with open(self.raw_data_path, "rb") as file:
             self._content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._size_in_bytes = len(self._content)
+        self._refuse_more_lines()
 
     @staticmethod
     def default_index_path(raw_data_path: Path, index_path: Path | None = None) -> Path:
@@ -95,9 +101,18 @@ class LargeFileLinesReader:
         return (self[position] for position in range(len(self)))
 
     def line_bytes(self, position: int) -> bytes:
-        """The bytes of line `position`."""
+        """The bytes of line `position`.
+
+        Raises:
+            DatasetFormatError: what the index points to is not a line.
+        """
         offset, length = self.index[position]
-        return self._content[offset : offset + length]
+        end = offset + length
+        starts = not offset or self._content[offset - 1] == _LF
+        ends = end >= self._size_in_bytes or not self._has_line_lengths or self._content[end] == _LF
+        if not (starts and ends):
+            raise self._out_of_date(f"entry {position} is not a line of it")
+        return self._content[offset:end]
 
     def line_number(self, position: int) -> int:
         """Number of the physical line in the file, from 1; blank lines, which the index leaves out, count."""
@@ -116,6 +131,29 @@ class LargeFileLinesReader:
                 "Create the raw index again, or use the lengths of the index."
             )
         return OffsetTable.from_arrays(starts, lengths)
+
+    def _refuse_more_lines(self) -> None:
+        """Lines behind the last that the index lists were appended later; with a manifest the size tells."""
+        manifest = read_manifest(self.index_path)
+        size_then = manifest.counts.get("source_size_in_bytes") if manifest is not None else None
+        if size_then is not None:
+            if size_then != self._size_in_bytes:
+                raise self._out_of_date(f"it has {self._size_in_bytes} bytes and had {size_then}")
+            return
+        if not self._has_line_lengths:
+            return
+        end = max((int((offsets + lengths).max()) for offsets, lengths in self.index.blocks()), default=0)
+        with open(self.raw_data_path, "rb") as file:  # not through the map: see `packing.document_batches`
+            file.seek(end)
+            while block := file.read(_COUNT_BLOCK_IN_BYTES):
+                if block.strip():
+                    raise self._out_of_date(f"it has lines from byte {end} on that the index does not list")
+
+    def _out_of_date(self, what: str) -> DatasetFormatError:
+        return DatasetFormatError(
+            f"{self.index_path} does not fit {self.raw_data_path}: {what}. The file changed after it was indexed. "
+            "Create the raw index again, with the file existence policy 'override'."
+        )
 
     def _check_index(self, size: int) -> None:
         for offsets, lengths in self.index.blocks():

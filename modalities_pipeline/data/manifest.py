@@ -9,31 +9,20 @@ import dataclasses
 import functools
 import importlib.metadata
 import json
-import logging
-import os
 import platform
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.data.files import (
-    FileExistencePolicy,
     atomic_path,
     digest_directory,
     digest_file,
     digest_strings,
-    enforce_file_existence_policy,
-    refuse_irregular,
-    refuse_long_names,
-    refuse_output_among_inputs,
     size_in_bytes,
 )
-from modalities_pipeline.data.locks import lock_path_of, output_lock
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
-
-logger = logging.getLogger(__name__)
 
 _MANIFEST_VERSION = 2
 
@@ -131,7 +120,7 @@ def is_intact(output_path: Path, manifest: Manifest) -> bool:
     """Whether the output is still what its manifest describes: same size and time of change, or same digest."""
     if not output_path.exists() or size_in_bytes(output_path) != manifest.size_in_bytes:
         return False
-    return _modified_at_in_ns(output_path) == manifest.modified_at_in_ns or _digest(output_path) == manifest.digest
+    return modified_at_in_ns(output_path) == manifest.modified_at_in_ns or _digest(output_path) == manifest.digest
 
 
 def digest_of(path: Path) -> str:
@@ -168,74 +157,6 @@ def input_digest_of(path: Path, made_by: str | None = None) -> str:
     return manifest.digest
 
 
-def produce(
-    output_path: Path,
-    input_paths: Sequence[Path],
-    policy: FileExistencePolicy,
-    identity: Callable[[], StageIdentity],
-    build: Callable[[Path], BuildResult],
-) -> Manifest | None:
-    """Build one output safely; shared by all stages.
-
-    Before anything is touched: all inputs must be there and readable, none may be the output or be overwritten with it,
-    names must fit the file system, and the policy must allow building. Then,
-    under the output's lock, `identity` is asked (it may hash the inputs), and `build` gets a temporary path, creates
-    the file or directory there, and reports counts. Only if no input changed meanwhile does it replace the old output.
-
-    Returns the manifest, or None if the policy is SKIP and the output exists.
-
-    Raises:
-        DatasetNotFoundError: inputs do not exist, or cannot be read.
-        DatasetFormatError: an input is damaged, or changed while it was read.
-        UserError: the output is an input, or an input or the output is a device or a pipe.
-        OutputExistsError: the output exists and the policy is ERROR.
-        OutputNotWritableError: the system refuses to write, for example because the disk is full.
-    """
-    _refuse_unreadable(input_paths)
-    refuse_irregular([output_path, *input_paths])
-    for written in (output_path, manifest_path(output_path), lock_path_of(output_path)):
-        refuse_output_among_inputs(written, input_paths)
-    refuse_long_names(output_path, manifest_path(output_path))
-    if enforce_file_existence_policy(output_path, policy):
-        return None
-    with output_lock(output_path, also_written=[manifest_path(output_path)]) as token:
-        if enforce_file_existence_policy(output_path, policy):
-            return None
-        started = time.perf_counter()
-        states = {path: _state(path) for path in input_paths}
-        with atomic_path(output_path, token) as temporary:
-            made_from = identity()
-            result = build(temporary)
-            _refuse_changed(states)
-            manifest_path(output_path).unlink(missing_ok=True)
-            made_from = dataclasses.replace(made_from, inputs={**made_from.inputs, **result.input_digests})
-        manifest = record(made_from, output_path, result, time.perf_counter() - started, token)
-    logger.info("%s is done: %s", output_path, _summary(manifest))
-    return manifest
-
-
-def _summary(manifest: Manifest) -> str:
-    """For example "num_documents 3, num_tokens 12, 1.5 s"; counts of nothing are left out."""
-    counts = [f"{name} {value}" for name, value in manifest.counts.items() if value]
-    return ", ".join([*counts, f"{manifest.duration_in_s:.1f} s"])
-
-
-def _refuse_unreadable(input_paths: Sequence[Path]) -> None:
-    missing = [str(path) for path in input_paths if not path.exists()]
-    if missing:
-        verb = "does" if len(missing) == 1 else "do"
-        raise DatasetNotFoundError(f"{', '.join(missing)} {verb} not exist. Make the inputs first, or mend the paths.")
-    closed = [str(path) for path in input_paths if not os.access(path, os.R_OK)]
-    if closed:
-        raise DatasetNotFoundError(f"{', '.join(closed)} cannot be read: no permission.")
-
-
-def _refuse_changed(states: Mapping[Path, tuple[int, int]]) -> None:
-    for path, state in states.items():
-        if not path.exists() or _state(path) != state:
-            raise DatasetFormatError(f"{path} changed while it was read. Run again when nothing writes to it.")
-
-
 def record(
     identity: StageIdentity, output_path: Path, result: BuildResult, duration_in_s: float, token: str | None = None
 ) -> Manifest:
@@ -248,7 +169,7 @@ def record(
         fingerprint=identity.fingerprint,
         digest=result.output_digest or _digest(output_path),
         size_in_bytes=size_in_bytes(output_path),
-        modified_at_in_ns=_modified_at_in_ns(output_path),
+        modified_at_in_ns=modified_at_in_ns(output_path),
         counts=result.counts,
         details=result.details,
         duration_in_s=round(duration_in_s, 3),
@@ -257,7 +178,11 @@ def record(
         package_version=_package_version(),
     )
     with atomic_path(manifest_path(output_path), token) as temporary:
-        temporary.write_text(json.dumps(dataclasses.asdict(manifest), indent=2, ensure_ascii=False) + "\n", "utf-8")
+        temporary.write_text(
+            json.dumps(dataclasses.asdict(manifest), indent=2, ensure_ascii=False) + "\n",
+            "utf-8",
+            errors="backslashreplace",
+        )
     return manifest
 
 
@@ -265,16 +190,11 @@ def _digest(path: Path) -> str:
     return digest_directory(path) if path.is_dir() else digest_file(path)
 
 
-def _modified_at_in_ns(path: Path) -> int:
+def modified_at_in_ns(path: Path) -> int:
     """Latest time of change of a file, or of any file below a directory."""
     if path.is_dir():
         return max((file.stat().st_mtime_ns for file in path.rglob("*") if file.is_file()), default=0)
     return path.stat().st_mtime_ns
-
-
-def _state(path: Path) -> tuple[int, int]:
-    """Size in bytes and time of change, by which a change of an input is noticed."""
-    return size_in_bytes(path), _modified_at_in_ns(path)
 
 
 @functools.cache  # reading the metadata of a distribution takes longer than all else here

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of
 from modalities_pipeline.data.packed.packed_inputs import (
     numbered_inputs,
     open_packed_files,
     packed_details,
     tokenizer_inputs,
 )
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.data.progress_log import ProgressLog
 from modalities_pipeline.exceptions import DatasetNotFoundError, UserError
 
@@ -43,7 +45,7 @@ def build_merged_pbin(
     Unlike Modalities, whose index points 12 bytes too low per preceding file, the index is right.
 
     Raises:
-        DatasetNotFoundError, DatasetFormatError: an input is missing or damaged.
+        DatasetNotFoundError, DatasetFormatError: an input is missing or damaged, or a folder cannot be searched.
         UserError: there is no input, token sizes or tokenizers differ, or the target is an input.
         OutputExistsError: the target exists and the policy is ERROR.
     """
@@ -63,15 +65,23 @@ def build_merged_pbin(
 
 
 def _expand(src_paths: Sequence[Path]) -> list[Path]:
+    """The files meant; folders are searched through, links to folders in them are not followed."""
     paths: list[Path] = []
     for path in src_paths:
-        if path.is_dir():
-            paths += sorted(path.rglob("*.pbin"), key=Path.as_posix)
-        elif path.is_file():
+        if os.path.isdir(path):
+            files = (Path(folder, name) for folder, _, names in os.walk(path, onerror=_refuse_folder) for name in names)
+            paths += sorted((file for file in files if file.suffix == ".pbin"), key=Path.as_posix)
+        elif os.path.exists(path):
             paths.append(path)
         else:
-            raise DatasetNotFoundError(f"{path} does not exist. Name .pbin files, or directories that hold some.")
+            raise DatasetNotFoundError(
+                f"{path} does not exist, or cannot be reached. Name .pbin files, or directories that hold some."
+            )
     return paths
+
+
+def _refuse_folder(error: OSError) -> NoReturn:
+    raise DatasetNotFoundError(f"{error.filename} cannot be searched for .pbin files: {error.strerror}.") from error
 
 
 def _build(files: list[PackedFile], output_path: Path) -> BuildResult:

@@ -66,14 +66,30 @@ class PackedFile:
 
         Views handed out keep the mapping alive.
         """
-        for name in ("_content", "tokens", "index"):
+        for name in ("_mapping", "_content", "tokens", "index"):
             self.__dict__.pop(name, None)
+
+    @functools.cached_property
+    def _mapping(self) -> mmap.mmap:
+        with self._reopened() as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     @functools.cached_property
     def _content(self) -> NDArray[np.uint8]:
         """The bytes of the file, shape (size,), read-only."""
-        with self._reopened() as file:
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+        return np.frombuffer(self._mapping, dtype=np.uint8)
+
+    def check_length(self) -> None:
+        """Check that the mapped file was not cut off meanwhile; to be called shortly before much of it is read.
+
+        The system kills a process that reads what a mapped file has lost. A file that was replaced is no danger: the
+        mapping keeps the old one.
+
+        Raises:
+            DatasetFormatError: the file is shorter than when it was mapped.
+        """
+        if self._mapping.size() < len(self._mapping):
+            raise self._changed()
 
     @functools.cached_property
     def tokens(self) -> NDArray[np.unsignedinteger[Any]]:
@@ -105,8 +121,9 @@ class PackedFile:
 
         Raises:
             DatasetFormatError: a document does not consist of whole tokens within the data section, or the offsets are
-                those of Modalities' faulty merge.
+                those of Modalities' faulty merge. Or the file was cut off.
         """
+        self.check_length()
         check_documents(self.path, self.index, self.data_length_in_bytes, self.token_size_in_bytes)
 
     def document(self, position: int) -> NDArray[np.unsignedinteger[Any]]:

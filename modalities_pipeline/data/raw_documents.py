@@ -18,7 +18,8 @@ from pathlib import Path
 import orjson
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.exceptions import UserError
 
 STAGE = "raw_documents"

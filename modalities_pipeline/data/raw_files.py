@@ -16,9 +16,9 @@ from modalities_pipeline.data.manifest import (
     StageIdentity,
     input_digest_of,
     is_intact,
-    produce,
     read_manifest,
 )
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, UserError
 
 STAGE = "raw_files"
@@ -53,12 +53,19 @@ def find_raw_files(patterns: Sequence[str], base_dir: Path) -> list[Path]:
     """Files that match glob patterns (`**` for any depth) relative to `base_dir`, absolute, sorted, each once.
 
     Raises:
-        UserError: a pattern matches no file, or two files have the same stem, so their outputs would have one name.
+        UserError: a pattern matches no file, or something that is neither file nor folder, or two files have the same
+            stem, so their outputs would have one name.
+        DatasetNotFoundError: a folder in which a pattern looks for files cannot be read.
     """
     paths: set[Path] = set()
     resolve = functools.cache(Path.resolve)  # thousands of files share a few folders
     for pattern in patterns:
-        files = {resolve(file.parent) / file.name for file in _matches(pattern, base_dir) if file.is_file()}
+        try:
+            files = {resolve(file.parent) / file.name for file in _matches(pattern, base_dir) if _is_raw_file(file)}
+        except OSError as error:
+            raise DatasetNotFoundError(
+                f"{error.filename} cannot be read: {error.strerror}. The files that match '{pattern}' are not known."
+            ) from error
         if not files:
             raise UserError(f"No file matches '{pattern}' (looked in {base_dir}). Mend the path in the corpus' files.")
         paths |= files
@@ -75,7 +82,26 @@ def _matches(pattern: str, base_dir: Path) -> list[Path]:
     if plain.is_file():
         return [plain]
     absolute = pattern if Path(pattern).is_absolute() else os.path.join(glob.escape(str(base_dir)), pattern)
+    _refuse_unreadable_folders(absolute)
     return [Path(match) for match in glob.glob(absolute, recursive=True)]
+
+
+def _refuse_unreadable_folders(pattern: str) -> None:
+    """Raise `OSError` for a folder in which `glob` would, without a word, find nothing."""
+    parts = Path(pattern).parts
+    for position, part in enumerate(parts):
+        if glob.has_magic(part):
+            at_any_depth = ["**"] if part == "**" else []
+            for folder in glob.iglob(os.path.join(*parts[:position], *at_any_depth, ""), recursive=True):
+                os.scandir(folder).close()
+
+
+def _is_raw_file(path: Path) -> bool:
+    if path.is_file():
+        return True
+    if path.is_dir():
+        return False
+    raise UserError(f"{path} is no file: a broken link, a pipe or a device. Remove it, or mend the corpus' files.")
 
 
 def build_raw_files(paths: Sequence[Path], output_path: Path) -> Manifest:
@@ -85,12 +111,12 @@ def build_raw_files(paths: Sequence[Path], output_path: Path) -> Manifest:
     digest does not change when a file is merely touched.
 
     Raises:
-        DatasetNotFoundError: files do not exist.
+        DatasetNotFoundError: files do not exist, or cannot be read.
         UserError: there are no files.
     """
     if not paths:
         raise UserError(f"The corpus of {output_path} has no raw files. Name at least one.")
-    missing = [str(path) for path in paths if not path.is_file()]
+    missing = [str(path) for path in paths if not os.path.isfile(path)]  # False also where it cannot be told
     if missing:
         raise DatasetNotFoundError(f"Not there, or not a file: {', '.join(missing)}. Mend the corpus' files.")
     old = read_manifest(output_path)
@@ -99,18 +125,21 @@ def build_raw_files(paths: Sequence[Path], output_path: Path) -> Manifest:
     known = _known_digests(output_path, old) if old is not None else {}
     files, times = [], {}
     for path in paths:
-        status = path.stat()
-        digest = known.get((str(path.absolute()), status.st_size, status.st_mtime_ns)) or digest_file(path)
+        try:
+            status = path.stat()
+            digest = known.get((str(path.absolute()), status.st_size, status.st_mtime_ns)) or digest_file(path)
+        except OSError as error:
+            raise DatasetNotFoundError(f"{path} cannot be read: {error.strerror}. Mend that.") from error
         files.append(RawFile(path.name, path.absolute(), status.st_size, digest))
         times[str(path.absolute())] = status.st_mtime_ns
     identity = StageIdentity(STAGE, CODE_VERSION, {}, {file.name: file.digest for file in files})
-    if old is not None and old.fingerprint == identity.fingerprint and old.details["modified_at_in_ns"] == times:
+    if old is not None and old.fingerprint == identity.fingerprint and old.details.get("modified_at_in_ns") == times:
         return old
 
     def write(temporary: Path) -> BuildResult:
-        temporary.write_text(
-            json.dumps([_to_json(file) for file in files], indent=2, ensure_ascii=False) + "\n", "utf-8"
-        )
+        content = json.dumps([_to_json(file) for file in files], indent=2, ensure_ascii=False) + "\n"
+        # names that are not UTF-8 hold halves of surrogate pairs, which this writes as JSON does: \udc80
+        temporary.write_text(content, "utf-8", errors="backslashreplace")
         counts = {"num_files": len(files), "num_bytes": sum(file.size_in_bytes for file in files)}
         return BuildResult(dict(counts), {"modified_at_in_ns": times})
 
@@ -132,7 +161,7 @@ def read_raw_files(output_path: Path) -> list[RawFile]:
     try:
         entries = json.loads(output_path.read_text("utf-8"))
         manifest = read_manifest(output_path)
-        times = manifest.details["modified_at_in_ns"] if manifest is not None else {}
+        times = _times_in(manifest) if manifest is not None else {}
         return [
             RawFile(**{**entry, "path": Path(entry["path"]), "modified_at_in_ns": times.get(entry["path"])})
             for entry in entries
@@ -143,11 +172,18 @@ def read_raw_files(output_path: Path) -> list[RawFile]:
         ) from error
 
 
-def _known_digests(output_path: Path, manifest: Manifest) -> dict[tuple[str, int, int], str]:
-    times = manifest.details["modified_at_in_ns"]
+def _known_digests(output_path: Path, manifest: Manifest) -> dict[tuple[str, int, int | None], str]:
+    times = _times_in(manifest)
     return {
-        (str(file.path), file.size_in_bytes, times[str(file.path)]): file.digest for file in read_raw_files(output_path)
+        (str(file.path), file.size_in_bytes, times.get(str(file.path))): file.digest
+        for file in read_raw_files(output_path)
     }
+
+
+def _times_in(manifest: Manifest) -> dict[str, int]:
+    """Path -> time of change; of a record that was changed, what of it can be used."""
+    times = manifest.details.get("modified_at_in_ns")
+    return {path: time for path, time in times.items() if type(time) is int} if isinstance(times, dict) else {}
 
 
 def _to_json(file: RawFile) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, is_intact, read_manifest
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.data.progress_log import ProgressLog
 from modalities_pipeline.data.raw.json_lines import FAULT_REASONS, find_fault
 from modalities_pipeline.data.raw.raw_source import RawSource
@@ -63,17 +64,40 @@ def build_raw_index(
         DatasetNotFoundError: there is no raw file.
         DatasetFormatError: the file holds no line, or (unless dropped) a line is not valid JSON in UTF-8; or the file
             is not what was listed, or changed while it was read.
+            With the policy SKIP: the index that is there cannot be read, or is not that of the raw file.
         UserError: index and raw file are the same.
         OutputExistsError: the index exists and the policy is ERROR.
     """
     source = functools.cache(lambda: RawSource(src_path, listed))
+    index_path = default_index_path(src_path, index_path)
+    if file_existence_policy is FileExistencePolicy.SKIP and index_path.exists() and src_path.is_file():
+        _refuse_unusable(index_path, source())
     return produce(
-        default_index_path(src_path, index_path),
+        index_path,
         [src_path],
         file_existence_policy,
         lambda: identity(source().known_digest or "taken while reading", drop_faulty_entries),
         lambda output_path: _build(source(), drop_faulty_entries, output_path),
     )
+
+
+def _refuse_unusable(index_path: Path, source: RawSource) -> None:
+    """What is kept by the policy SKIP has to be an index of the raw file, as far as can be told without reading it."""
+    from modalities_pipeline.data.jsonl import LargeFileLinesReader
+
+    advice = "Create the raw index again, with the file existence policy 'override'."
+    manifest = read_manifest(index_path)
+    if manifest is not None and (manifest.stage != STAGE or not is_intact(index_path, manifest)):
+        raise DatasetFormatError(f"{index_path} is not the index that its manifest describes. {advice}")
+    if manifest is not None and manifest.inputs.get("source") != source.digest:
+        raise DatasetFormatError(f"{index_path} is out of date: {source.path} changed after it was indexed. {advice}")
+    if manifest is not None and not source.size_in_bytes:
+        return  # an empty index of an empty file
+    try:
+        with LargeFileLinesReader(source.path, index_path, encoding=None):
+            pass
+    except DatasetFormatError as error:
+        raise DatasetFormatError(f"It cannot be kept: {error} Use the file existence policy 'override'.") from error
 
 
 def _build(source: RawSource, drop_faulty_entries: bool, output_path: Path) -> BuildResult:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of
 from modalities_pipeline.data.packed.packed_inputs import packed_details, tokenizer_inputs
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.exceptions import DatasetFormatError, UserError
 
 if TYPE_CHECKING:

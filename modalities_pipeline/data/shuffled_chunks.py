@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of
 from modalities_pipeline.data.packed.packed_inputs import numbered_inputs, open_packed_files, tokenizer_inputs
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.exceptions import UserError
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ import logging
 from pathlib import Path
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity
 from modalities_pipeline.data.permutations import shuffled_positions
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.data.progress_log import ProgressLog
 from modalities_pipeline.data.raw.raw_lines import find_line_bounds, write_lines
 from modalities_pipeline.data.raw.raw_source import RawSource

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of
 from modalities_pipeline.data.packed.packed_inputs import tokenizer_inputs
 from modalities_pipeline.data.permutations import shuffled_positions
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.exceptions import UserError
 
 STAGE = "shuffled_pbin"

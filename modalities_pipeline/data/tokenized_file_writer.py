@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modalities_pipeline.data.files import FileExistencePolicy, digest_file
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity
 from modalities_pipeline.data.packed.packed_file_writer import PackedFileWriter, flatten_documents
 from modalities_pipeline.data.pbin import token_size_for_vocab
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.exceptions import UserError
 
 STAGE = "tokenized_file"

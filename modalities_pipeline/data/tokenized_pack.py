@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FilePath
+from pydantic import BaseModel, ConfigDict, Field, FilePath, field_validator
 
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import (
@@ -13,10 +13,10 @@ from modalities_pipeline.data.manifest import (
     Manifest,
     StageIdentity,
     input_digest_of,
-    produce,
     read_manifest,
 )
 from modalities_pipeline.data.packing.text_extraction import TextExtractor
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.data.raw.raw_source import RawSource
 from modalities_pipeline.data.raw_files import RawFile
 from modalities_pipeline.data.raw_index import STAGE as RAW_INDEX_STAGE
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 STAGE = "tokenized_pack"
 CODE_VERSION = "2"
 
+_HOW_TO_INDEX = "`modalities-pipeline data create_raw_index` makes it"
 _PositiveInt = Annotated[int, Field(strict=True, ge=1)]
 
 
@@ -76,8 +77,15 @@ class PackConfigSettings(TokenizedPackSettings):
     """
 
     src_path: FilePath
-    index_path: FilePath | None = None
+    index_path: Path | None = None
     processing_batch_size: _PositiveInt
+
+    @field_validator("index_path")
+    @classmethod
+    def _index_exists(cls, index_path: Path | None) -> Path | None:
+        if index_path is not None and not index_path.is_file():
+            raise ValueError(f"{index_path} does not exist or is not a file; {_HOW_TO_INDEX}")
+        return index_path
 
 
 def identity(
@@ -109,8 +117,9 @@ def build_tokenized_pack(
 
     Raises:
         DatasetNotFoundError: the raw file or its index does not exist.
-        DatasetFormatError: the index is damaged or older than the raw file, the raw file is not what was listed or
-            changed while it was read, a document has no text (unless `on_bad_sample` is "skip"), or all have none.
+        DatasetFormatError: the index is damaged or does not list all lines of the raw file; the raw file is not what
+            was listed, or changed while it was read; a document has no text (unless `on_bad_sample` is "skip"), or all
+            have none.
         UserError: the end-of-document token is not in the vocabulary, or the output is an input.
         OutputExistsError: the output exists and the policy is ERROR.
     """
@@ -119,7 +128,9 @@ def build_tokenized_pack(
 
     index_path = default_index_path(settings.src_path, settings.index_path)
     if not index_path.is_file():
-        raise DatasetNotFoundError(f"{index_path} does not exist. Create the raw index of {settings.src_path} first.")
+        raise DatasetNotFoundError(
+            f"{index_path} does not exist. Create the raw index of {settings.src_path} first; {_HOW_TO_INDEX}."
+        )
     details = tokenizer_details(tokenizer, settings.eod_token)
     extractor = TextExtractor(settings.jq_pattern)
 
@@ -137,16 +148,28 @@ def build_tokenized_pack(
         )
 
     def build(temporary: Path) -> BuildResult:
-        return DocumentPacker(settings, tokenizer, details, extractor).pack(index_path, temporary)
+        packer = DocumentPacker(settings, tokenizer, details, extractor)
+        return packer.pack(index_path, temporary, index_is_complete=not _leaves_lines_out(index_path))
 
     return produce(settings.dst_path, [settings.src_path, index_path], file_existence_policy, made_from, build)
 
 
 def _refuse_stale_index(src_path: Path, src_digest: str, index_path: Path) -> None:
-    """An index made by this pipeline knows its source; others are only checked for reaching beyond it."""
-    manifest = read_manifest(index_path)
-    if manifest is not None and manifest.stage == RAW_INDEX_STAGE and manifest.inputs.get("source") != src_digest:
+    """An index made by this pipeline knows its source; others are compared with the lines while these are read."""
+    manifest = _index_manifest(index_path)
+    if manifest is not None and manifest.inputs.get("source") != src_digest:
         raise DatasetFormatError(
             f"{index_path} is out of date: {src_path} changed after it was indexed ({src_path.stat().st_size} bytes "
             f"now, {manifest.counts.get('source_size_in_bytes')} then). Create the raw index again."
         )
+
+
+def _leaves_lines_out(index_path: Path) -> bool:
+    """Whether faulty lines were left out on purpose, as only this pipeline's own manifests can tell."""
+    manifest = _index_manifest(index_path)
+    return manifest is not None and bool(manifest.counts.get("num_faulty_lines"))
+
+
+def _index_manifest(index_path: Path) -> Manifest | None:
+    manifest = read_manifest(index_path)
+    return manifest if manifest is not None and manifest.stage == RAW_INDEX_STAGE else None

@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.inference.samples import write_samples
 from modalities_pipeline.inference.settings import GenerationSettings
 

@@ -58,13 +58,15 @@ def _verdict(tokenizer: TokenizerWrapper, reference: Encoder, sample: Sequence[s
 
 def _difference(fast: Encoder, reference: Encoder, texts: Sequence[str], kind: str) -> str | None:
     """A sentence on the first text whose ids differ, or None."""
-    expected = reference.encode(texts)
-    try:
-        found = fast.encode(texts)
-    except BaseException as error:
-        if not is_failure_of_library(error):
-            raise
-        return f"{fast.name} {fast.version} fails on {kind} ({type(error).__name__}: {error})"
+    results = []
+    for encoder in (reference, fast):
+        try:
+            results.append(encoder.encode(texts))
+        except BaseException as error:
+            if not is_failure_of_library(error):
+                raise
+            return f"{encoder.name} {encoder.version} fails on {kind} ({type(error).__name__}: {error})"
+    expected, found = results
     position = _first_difference(found, expected)
     if position is None:
         return None

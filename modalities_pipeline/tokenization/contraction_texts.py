@@ -15,7 +15,23 @@ _ODD_CASES = (
     *("\u1c90", "\u13a0", "\uab70", "\u0280", "\u2160", "\u24d0", "\uff33", "\U0001e922", "\u02b0", "\u1d2c"),
 )
 _BLANKS = (
-    *(" ", "  ", "\t", "\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x1f", "\x85", "\xa0", "\u1680", "\u180e", "\u2000"),
+    *(
+        " ",
+        "  ",
+        "\t",
+        "\n",
+        "\r\n",
+        "\r",
+        "\x0b",
+        "\x0c",
+        "\x1c",
+        "\x1f",
+        "\x85",
+        "\xa0",
+        "\u1680",
+        "\u180e",
+        "\u2000",
+    ),
     *("\u200b", "\u200d", "\u2028", "\u2029", "\u202f", "\u205f", "\u2060", "\u3000", "\ufeff"),
 )
 _BEFORE = ("", "o", "O", "1", " ", "\n", ".", "\u65e5", "e\u0301", "aB")
@@ -33,7 +49,11 @@ def contraction_texts() -> list[str]:
     odd = [
         text
         for letter in _ODD_CASES
-        for text in (f"o'{letter}'se", f"'{letter}{letter} {letter}'s{letter}", f"A{letter}a{letter}'{letter}E 1{letter}")
+        for text in (
+            f"o'{letter}'se",
+            f"'{letter}{letter} {letter}'s{letter}",
+            f"A{letter}a{letter}'{letter}E 1{letter}",
+        )
     ]
     blanks = [
         text

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of, produce
-from modalities_pipeline.exceptions import UserError
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, input_digest_of
+from modalities_pipeline.data.production import produce
+from modalities_pipeline.exceptions import ConfigError, UserError
 from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
 
 STAGE = "tokenizer"
@@ -71,13 +72,18 @@ def build_saved_tokenizer(
     return produce(output_dir, [], file_existence_policy, lambda: identity(component, eod_token), build)
 
 
-def build_tokenizer(component: Mapping[str, Any]) -> TokenizerWrapper:
+def build_tokenizer(component: Any) -> TokenizerWrapper:
     """The tokenizer of a component node.
 
     Raises:
         ConfigError: the node is wrong.
         UserError: the component is no tokenizer.
     """
+    if not isinstance(component, Mapping) or "component_key" not in component:
+        raise ConfigError(
+            f"tokenizer: has to be a component, a mapping with component_key, variant_key and config (given: "
+            f"{component!r:.80})."
+        )
     from modalities_pipeline.config.factory import ComponentFactory
     from modalities_pipeline.config.registry import Registry
 

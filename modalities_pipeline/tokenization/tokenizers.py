@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_PADDINGS = (False, True, "longest", "max_length", "do_not_pad")
 _UNLIMITED = 10**20  # transformers pads and cuts at no limit from here on
 
 __all__ = [
@@ -38,7 +39,7 @@ class PreTrainedHFTokenizerConfig(ComponentConfig):
     pretrained_model_name_or_path: str
     max_length: Annotated[int, Field(strict=True, ge=0)] | None = None
     truncation: bool = False
-    padding: bool | str = False
+    padding: Literal[False, True, "longest", "max_length", "do_not_pad"] = False
     special_tokens: dict[str, str | list[str] | tuple[str, ...]] | None = None
 
 
@@ -64,13 +65,15 @@ class PreTrainedHFTokenizer(TokenizerWrapper):
 
         Raises:
             DatasetNotFoundError: nothing can be loaded from that folder or name.
-            ConfigError: a special token's name is none of Hugging Face's.
+            ConfigError: a special token's name or the kind of padding is none of Hugging Face's, or there is no token
+                to pad with.
             UnsupportedTokenizerError: a special token is not in the vocabulary.
         """
         self.tokenizer: Any = load_hf_tokenizer(pretrained_model_name_or_path)
         self._flags = {"truncation": truncation, "padding": padding, "max_length": max_length}
         if special_tokens is not None:
             self._set_special_tokens(special_tokens)
+        self._check_padding()
         self._vocabulary: dict[str, int] = self.tokenizer.get_vocab()
         self._num_token_ids = max(max(self._vocabulary.values()) + 1, self.tokenizer.vocab_size)
         self._special_ids = frozenset(self.tokenizer.all_special_ids)
@@ -85,6 +88,16 @@ class PreTrainedHFTokenizer(TokenizerWrapper):
             raise UnsupportedTokenizerError(
                 f"special_tokens {dict(special_tokens)} would add {len(self.tokenizer) - old_size} tokens to a "
                 f"vocabulary of {old_size}. Choose tokens that it has, or add them to the tokenizer's files."
+            )
+
+    def _check_padding(self) -> None:
+        padding = self._flags["padding"]
+        if padding not in _PADDINGS:
+            raise ConfigError(f"padding {padding!r} is unknown. Use one of: {', '.join(map(repr, _PADDINGS))}.")
+        if padding not in (False, "do_not_pad") and self.tokenizer.pad_token is None:
+            raise ConfigError(
+                f"padding {padding!r} needs a token to pad with, and the tokenizer has none. Name one: special_tokens: "
+                "{pad_token: ...}, or set padding: false."
             )
 
     def tokenize(self, text: str) -> list[int]:

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity
 from modalities_pipeline.data.packing.text_extraction import BadDocumentError, TextExtractor
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.data.raw.raw_source import RawSource
 from modalities_pipeline.data.raw_files import RawFile
 from modalities_pipeline.exceptions import DatasetFormatError, UserError

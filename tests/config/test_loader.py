@@ -63,6 +63,31 @@ def test_faults_name_file_and_line(write, text, message):
         load_yaml(write(text))
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("b: 1\na: &x [*x]", r"config.yaml:2:4: an anchor \(&\) contains an alias"),
+        ("a: &x {b: {c: *x}}", "config.yaml:1:4: an anchor"),
+        ("b: 1\n? [a]\n: 1", "config.yaml:2:3: a key has to be a text"),
+        ("a: {? {b: 1} : 2}", "config.yaml:1:7: a key has to be a text"),
+        ("a: " + "[" * 3000 + "]" * 3000, "config.yaml: .*nested too deeply"),
+        ("a: \x00", "config.yaml: unacceptable character"),
+        ("a: !!float x", "config.yaml: a value does not fit its tag"),
+        ("a: !!bool x", "config.yaml: a value does not fit its tag"),
+        ("a: !!timestamp x", "config.yaml: a value does not fit its tag"),
+        ("\n".join(f"a{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9) if n else 1}]" for n in range(12)), "aliases"),
+    ],
+)
+def test_hostile_files_are_refused_in_one_line(write, text, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_yaml(write(text))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_alias_may_be_used_often(write):
+    assert load_yaml(write("a: &x [1]\nb: [*x, *x]\nc: *x")).data == {"a": [1], "b": [[1], [1]], "c": [1]}
+
+
 def test_missing_file_is_a_config_error(tmp_path):
     with pytest.raises(ConfigError, match="no such file"):
         load_yaml(tmp_path / "nope.yaml")

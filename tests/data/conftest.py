@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from modalities_pipeline.data.files import FileExistencePolicy
 from modalities_pipeline.data.manifest import Manifest
@@ -143,3 +144,48 @@ def pack(tmp_path: Path) -> Callable[..., Manifest]:
         return manifest
 
     return run
+
+
+@pytest.fixture
+def talks_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with twelve conversations, `talks.jsonl`; current while the test runs."""
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        {
+            "id": number,
+            "talk": [{"from": "h", "content": "hello cat"}, {"role": "g", "content": f"mat é {'a ' * number}"}],
+        }
+        for number in range(12)
+    ]
+    (tmp_path / "talks.jsonl").write_text(
+        "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8"
+    )
+    return tmp_path
+
+
+@pytest.fixture
+def write_talks_config(talks_folder: Path, tiny_wordlevel_dir: Path) -> Callable[..., Path]:
+    """Function (changes of the settings, of the top level) -> path of a config of stage instruction_data."""
+    pack_config = (Path(__file__).parent / "instruction_pack_config.yaml").read_text("utf-8")
+    (talks_folder / "pack.yaml").write_text(pack_config.replace("TOKENIZER", str(tiny_wordlevel_dir)), "utf-8")
+
+    def write(settings: dict[str, Any] | None = None, **changes: Any) -> Path:
+        config = {
+            "settings": {
+                "src_path": "talks.jsonl",
+                "dst_path": "out/talk.v1.jsonl",
+                "messages_key": "talk",
+                "split_config": {"splitting": {"train": 60, "val": 0, "test": 40}, "seed": 3},
+                "pbin_creation_config_file_path": "pack.yaml",
+                **(settings or {}),
+            },
+            "instruction_data_transformation": {"role_mapping": {"h": "a", "g": "b"}},
+            "jinja2_chat_template": "{% for m in messages %}\n{{ m.role or m['from'] }} {{ m.content }} {% endfor %}",
+            "chat_template_data": {},
+            **changes,
+        }
+        path = talks_folder / "config.yaml"
+        path.write_text(yaml.safe_dump(config, sort_keys=False), "utf-8")
+        return path
+
+    return write

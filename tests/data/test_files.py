@@ -106,7 +106,8 @@ _BUILD_AND_HANG = """
 import sys, time
 from pathlib import Path
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import StageIdentity, produce
+from modalities_pipeline.data.manifest import StageIdentity
+from modalities_pipeline.data.production import produce
 
 def build(temporary):
     temporary.write_text("half")

@@ -1,6 +1,8 @@
 """Packed files without the documents that a function rejects."""
 
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,3 +120,21 @@ def test_damaged_documents_are_refused_before_the_function_sees_any(tmp_path: Pa
     """B023."""
     with pytest.raises(DatasetFormatError, match="merged by Modalities"):
         build_filtered_pbin(vectors / "merged_upstream.pbin", lambda _: pytest.fail("seen"), tmp_path / "x.pbin")
+
+
+def test_a_file_that_is_cut_off_while_the_function_runs_is_an_error_and_does_not_kill_the_process(
+    tmp_path: Path, write_pbin: Callable[..., Path]
+) -> None:
+    source = write_pbin("a.pbin", [[1] * 50_000] * 5)
+    code = """
+import os, sys
+from pathlib import Path
+from modalities_pipeline.data.filtered_pbin import filter_dataset
+
+folder = Path(sys.argv[1])
+filter_dataset(folder / "a.pbin", folder / "x.pbin", lambda item: os.truncate(folder / "a.pbin", 4096) is None)
+"""
+    result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1, result
+    assert f"DatasetFormatError: {source} changed while it was read." in result.stderr
+    assert not (tmp_path / "x.pbin").exists()

@@ -13,9 +13,9 @@ from modalities_pipeline.data.manifest import (
     StageIdentity,
     is_intact,
     manifest_path,
-    produce,
     read_manifest,
 )
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.exceptions import OutputExistsError
 
 IDENTITY = StageIdentity("stage", "1", {"vocab_size": 10}, {"source": "xxh128:" + "a" * 64})

@@ -5,68 +5,23 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from modalities_pipeline.api import FileExistencePolicy, pack_encoded_data
 from modalities_pipeline.config.loader import load_app_config_dict
 from modalities_pipeline.data.instruction_data import create_instruction_tuning_data, split_and_apply_chat_template
 from modalities_pipeline.data.jsonl import LargeFileLinesReader
 from modalities_pipeline.data.manifest import read_manifest
-from modalities_pipeline.exceptions import ConfigError, DatasetFormatError, MissingSectionError, UserError
+from modalities_pipeline.exceptions import (
+    ConfigError,
+    DatasetFormatError,
+    MissingSectionError,
+    UserError,
+)
 
-PACK_CONFIG = Path(__file__).parent / "instruction_pack_config.yaml"
-TEMPLATE = "{% for m in messages %}\n{{ m.role or m['from'] }} {{ m.content }} {% endfor %}"
 REFUSING_TEMPLATE = "{% for m in messages %}\n{{ raise_exception('no stop') if m.content == 'stop' }}\nx{% endfor %}"
-
-
-@pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of conversations, current while the test runs."""
-    monkeypatch.chdir(tmp_path)
-    lines = [
-        {
-            "id": number,
-            "talk": [{"from": "h", "content": "hello cat"}, {"role": "g", "content": f"mat é {'a ' * number}"}],
-        }
-        for number in range(12)
-    ]
-    (tmp_path / "talks.jsonl").write_text(
-        "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8"
-    )
-    return tmp_path
-
-
-@pytest.fixture
-def write_config(workspace: Path, tiny_wordlevel_dir: Path) -> Callable[..., Path]:
-    """Function (changes of the settings, of the top level) -> path of a config."""
-    pack_config = PACK_CONFIG.read_text("utf-8").replace("TOKENIZER", str(tiny_wordlevel_dir))
-    (workspace / "pack.yaml").write_text(pack_config, "utf-8")
-
-    def write(settings: dict[str, Any] | None = None, **changes: Any) -> Path:
-        config = {
-            "settings": {
-                "src_path": "talks.jsonl",
-                "dst_path": "out/talk.v1.jsonl",
-                "messages_key": "talk",
-                "split_config": {"splitting": {"train": 60, "val": 0, "test": 40}, "seed": 3},
-                "pbin_creation_config_file_path": "pack.yaml",
-                **(settings or {}),
-            },
-            "instruction_data_transformation": {"role_mapping": {"h": "a", "g": "b"}},
-            "jinja2_chat_template": TEMPLATE,
-            "chat_template_data": {},
-            **changes,
-        }
-        path = workspace / "config.yaml"
-        path.write_text(yaml.safe_dump(config, sort_keys=False), "utf-8")
-        return path
-
-    return write
 
 
 def _folder(config_path: Path) -> tuple[Path, str]:
@@ -95,8 +50,8 @@ def test_conversations_are_split_and_rendered_as_by_modalities(tmp_path, monkeyp
     assert config_copy.read_bytes() == (vectors / "chat_config.yaml").read_bytes()
 
 
-def test_every_partition_is_indexed_and_packed(write_config, read_documents, tiny_wordlevel_dir, caplog):
-    config_path = write_config()
+def test_every_partition_is_indexed_and_packed(write_talks_config, read_documents, tiny_wordlevel_dir, caplog):
+    config_path = write_talks_config()
     with caplog.at_level(logging.INFO):
         create_instruction_tuning_data(config_path)
     folder, config_hash = _folder(config_path)
@@ -122,8 +77,8 @@ def test_every_partition_is_indexed_and_packed(write_config, read_documents, tin
     assert f"train {len(ids['train'])}, test {len(ids['test'])}" in caplog.text
 
 
-def test_the_packing_config_beside_the_data_makes_the_same_pack_again(write_config):
-    config_path = write_config()
+def test_the_packing_config_beside_the_data_makes_the_same_pack_again(write_talks_config):
+    config_path = write_talks_config()
     create_instruction_tuning_data(config_path)
     folder, config_hash = _folder(config_path)
     pbin_path = folder / f"talk.v1_train.{config_hash}.pbin"
@@ -136,11 +91,11 @@ def test_the_packing_config_beside_the_data_makes_the_same_pack_again(write_conf
     assert pbin_path.read_bytes() == content
 
 
-def test_what_is_there_is_replaced(write_config, workspace, read_documents):
-    config_path = write_config()
+def test_what_is_there_is_replaced(write_talks_config, talks_folder, read_documents):
+    config_path = write_talks_config()
     create_instruction_tuning_data(config_path)
-    lines = (workspace / "talks.jsonl").read_text("utf-8").splitlines(keepends=True)
-    (workspace / "talks.jsonl").write_text("".join(lines[:1]) + "\n\n", "utf-8")
+    lines = (talks_folder / "talks.jsonl").read_text("utf-8").splitlines(keepends=True)
+    (talks_folder / "talks.jsonl").write_text("".join(lines[:1]) + "\n\n", "utf-8")
     create_instruction_tuning_data(config_path)
     folder, config_hash = _folder(config_path)
     full, empty = "train", "test"
@@ -152,8 +107,8 @@ def test_what_is_there_is_replaced(write_config, workspace, read_documents):
     assert {name for name in _files(folder) if empty in name} == {f"talk.v1_{empty}.{config_hash}.jsonl"}
 
 
-def test_without_a_split_everything_is_training_data_and_without_a_packing_config_nothing_is_packed(write_config):
-    config_path = write_config({"split_config": None, "pbin_creation_config_file_path": None})
+def test_without_a_split_everything_is_training_data_and_without_a_packing_config_nothing_is_packed(write_talks_config):
+    config_path = write_talks_config({"split_config": None, "pbin_creation_config_file_path": None})
     create_instruction_tuning_data(config_path)
     folder, config_hash = _folder(config_path)
     assert _files(folder) == {
@@ -171,10 +126,10 @@ def test_without_a_split_everything_is_training_data_and_without_a_packing_confi
     )
 
 
-def test_partitions_depend_on_neither_the_global_generator_nor_the_locale(write_config, monkeypatch):
+def test_partitions_depend_on_neither_the_global_generator_nor_the_locale(write_talks_config, monkeypatch):
     import random
 
-    config_path = write_config()
+    config_path = write_talks_config()
     monkeypatch.setenv("LC_ALL", "C")
     contents = []
     for seed in (1, 2):
@@ -201,13 +156,13 @@ def test_partitions_depend_on_neither_the_global_generator_nor_the_locale(write_
         ('{"talk": [{"role": "h", "content": "stop"}]}', "cannot render it: line 2 of the template: no stop"),
     ],
 )
-def test_a_bad_line_is_named_and_leaves_everything_as_it_was(line, message, write_config, workspace):
-    config_path = write_config({"split_config": None}, jinja2_chat_template=REFUSING_TEMPLATE)
+def test_a_bad_line_is_named_and_leaves_everything_as_it_was(line, message, write_talks_config, talks_folder):
+    config_path = write_talks_config({"split_config": None}, jinja2_chat_template=REFUSING_TEMPLATE)
     (path,) = split_and_apply_chat_template(config_path).values()
     content = path.read_bytes()
-    lines = (workspace / "talks.jsonl").read_bytes().splitlines(keepends=True)
+    lines = (talks_folder / "talks.jsonl").read_bytes().splitlines(keepends=True)
     bad = line if isinstance(line, bytes) else line.encode()
-    (workspace / "talks.jsonl").write_bytes(b"".join([*lines[:3], b"\n", bad, b"\n", *lines[3:]]))
+    (talks_folder / "talks.jsonl").write_bytes(b"".join([*lines[:3], b"\n", bad, b"\n", *lines[3:]]))
     with pytest.raises(DatasetFormatError, match=rf"talks\.jsonl, line 5: .*{message}"):
         create_instruction_tuning_data(config_path)
     assert path.read_bytes() == content
@@ -215,10 +170,10 @@ def test_a_bad_line_is_named_and_leaves_everything_as_it_was(line, message, writ
 
 
 @pytest.mark.parametrize("content", ["", "\n \n"])
-def test_a_source_without_conversations_is_refused(content, write_config, workspace):
+def test_a_source_without_conversations_is_refused(content, write_talks_config, talks_folder):
     """B010."""
-    (workspace / "talks.jsonl").write_text(content)
-    config_path = write_config()
+    (talks_folder / "talks.jsonl").write_text(content)
+    config_path = write_talks_config()
     with pytest.raises(DatasetFormatError, match=r"talks\.jsonl holds no conversation"):
         create_instruction_tuning_data(config_path)
     assert _files(_folder(config_path)[0]) == set()
@@ -230,28 +185,30 @@ def test_a_source_without_conversations_is_refused(content, write_config, worksp
         ("settings:", "setings:", MissingSectionError, r"pack\.yaml: there is no section 'settings'"),
         ("tokenizer:\n", "tokeniser:\n", MissingSectionError, r"pack\.yaml: there is no section 'tokenizer'"),
         ("jq_pattern", "jqpattern", ConfigError, r"pack\.yaml.*jq_pattern"),
+        (".chat", ".chat |", ConfigError, "jq"),
+        ("processing_batch_size", "num_things", ConfigError, "processing_batch_size: is missing"),
         ("<eod>", "<end>", UserError, "<end>"),
     ],
 )
 def test_a_packing_config_that_cannot_work_is_refused_before_anything_is_written(
-    old, new, error, message, write_config, workspace
+    old, new, error, message, write_talks_config, talks_folder
 ):
-    config_path = write_config()
-    pack_config = workspace / "pack.yaml"
+    config_path = write_talks_config()
+    pack_config = talks_folder / "pack.yaml"
     pack_config.write_text(pack_config.read_text("utf-8").replace(old, new), "utf-8")
     with pytest.raises(error, match=message):
         create_instruction_tuning_data(config_path)
     assert not Path("out").exists()
 
 
-def test_memory_does_not_grow_with_the_source(write_config, workspace):
+def test_memory_does_not_grow_with_the_source(write_talks_config, talks_folder):
     import tracemalloc
 
     line = json.dumps({"talk": [{"role": "h", "content": "x" * 1000}]}) + "\n"
-    (workspace / "talks.jsonl").write_text(line * 3000)
-    config_path = write_config({"split_config": None, "pbin_creation_config_file_path": None})
+    (talks_folder / "talks.jsonl").write_text(line * 3000)
+    config_path = write_talks_config({"split_config": None, "pbin_creation_config_file_path": None})
     tracemalloc.start()
     split_and_apply_chat_template(config_path)
     _, peak_in_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak_in_bytes < 2_000_000 < (workspace / "talks.jsonl").stat().st_size
+    assert peak_in_bytes < 2_000_000 < (talks_folder / "talks.jsonl").stat().st_size

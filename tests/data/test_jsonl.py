@@ -115,3 +115,41 @@ def test_a_reader_of_an_index_without_lines_is_empty(write_lines: Callable[..., 
     for uses_lengths in (True, False):
         with LargeFileLinesReader(path, use_sample_length_from_index=uses_lengths) as reader:
             assert list(reader) == []
+
+
+def test_lines_that_an_index_without_manifest_does_not_know_are_no_silent_loss(
+    write_lines: Callable[..., Path],
+) -> None:
+    """B007."""
+    source = write_lines("a.jsonl", ["1", "22", ""])
+    write_index(source.with_suffix(".idx"), OffsetTable.from_arrays([0, 2], [1, 2]))
+    with LargeFileLinesReader(source) as reader:
+        assert list(reader) == ["1", "22"]
+    with open(source, "ab") as file:
+        file.write(b"\n333\n")
+    with pytest.raises(DatasetFormatError, match=r"a\.idx does not fit .*a\.jsonl: it has lines from byte 4 on"):
+        LargeFileLinesReader(source)
+
+
+@pytest.mark.parametrize(("offset", "length"), [(0, 2), (1, 1), (0, 0), (3, 2), (3, 4)])
+def test_what_is_not_a_line_is_never_given_as_one(write_lines: Callable[..., Path], offset: int, length: int) -> None:
+    """B007."""
+    source = write_lines("a.jsonl", ["111", "222"])
+    write_index(source.with_suffix(".idx"), OffsetTable.from_arrays([offset, 4], [length, 3]))
+    with (
+        LargeFileLinesReader(source) as reader,
+        pytest.raises(DatasetFormatError, match="entry 0 is not a line of it"),
+    ):
+        reader[0]
+
+
+def test_a_file_of_another_size_than_was_indexed_is_refused(write_lines: Callable[..., Path]) -> None:
+    """B007: also where the index leaves faulty lines out."""
+    source = write_lines("a.jsonl", ["1", "{"])
+    build_raw_index(source, drop_faulty_entries=True)
+    with LargeFileLinesReader(source) as reader:
+        assert list(reader) == ["1"]
+    with open(source, "ab") as file:
+        file.write(b"3\n")
+    with pytest.raises(DatasetFormatError, match=r"a\.idx does not fit .*a\.jsonl: it has 6 bytes and had 4"):
+        LargeFileLinesReader(source)

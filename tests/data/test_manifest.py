@@ -16,9 +16,9 @@ from modalities_pipeline.data.manifest import (
     input_digest_of,
     is_intact,
     manifest_path,
-    produce,
     read_manifest,
 )
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.exceptions import (
     DatasetFormatError,
     DatasetNotFoundError,

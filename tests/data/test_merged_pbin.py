@@ -1,6 +1,7 @@
 """Merging packed files."""
 
 import itertools
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, StageIdentity, digest_of, produce, record
+from modalities_pipeline.data.manifest import BuildResult, StageIdentity, digest_of, record
 from modalities_pipeline.data.merged_pbin import build_merged_pbin, identity
 from modalities_pipeline.data.pbin import PackedFile, PackedFileWriter
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.data.shuffled_chunks import build_shuffled_chunk
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, OutputExistsError, UserError
 
@@ -104,8 +106,10 @@ def test_a_folder_stands_for_its_files_sorted_by_path(
         write_pbin(f"in/{name}", [[number]])
     (tmp_path / "in" / "notes.txt").write_text("no pack")
     build_merged_pbin([tmp_path / "in"], tmp_path / "x.pbin")
-    rglob = Path.rglob
-    monkeypatch.setattr(Path, "rglob", lambda self, pattern: reversed(list(rglob(self, pattern))))
+    walk = os.walk
+    monkeypatch.setattr(
+        os, "walk", lambda *a, **k: [(folder, [], names[::-1]) for folder, _, names in reversed(list(walk(*a, **k)))]
+    )
     build_merged_pbin([tmp_path / "in"], tmp_path / "y.pbin")
     assert read_documents(tmp_path / "x.pbin") == [[2], [3], [1], [0], [4]]
     assert (tmp_path / "x.pbin").read_bytes() == (tmp_path / "y.pbin").read_bytes()
@@ -118,6 +122,31 @@ def test_nothing_to_merge_is_an_error(tmp_path: Path) -> None:
             build_merged_pbin(sources, tmp_path / "x.pbin")
     with pytest.raises(DatasetNotFoundError, match="nowhere"):
         build_merged_pbin([tmp_path / "nowhere"], tmp_path / "x.pbin")
+
+
+def test_a_folder_that_cannot_be_read_is_an_error_and_no_empty_one(
+    tmp_path: Path, write_pbin: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in" / "closed").mkdir(parents=True)
+    write_pbin("in/a.pbin", [[1]])
+    scandir = os.scandir
+
+    def refuse(path: Path | str) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(DatasetNotFoundError, match=r"closed cannot be searched for \.pbin files: Permission denied"):
+        build_merged_pbin([tmp_path / "in"], tmp_path / "x.pbin")
+
+
+def test_pipes_are_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    os.mkfifo(tmp_path / "in" / "a.pbin")
+    for source in (tmp_path / "in", tmp_path / "in" / "a.pbin"):
+        with pytest.raises(UserError, match=r"a\.pbin is neither a file nor a folder"):
+            build_merged_pbin([source], tmp_path / "x.pbin")
 
 
 def test_token_sizes_must_agree(tmp_path: Path, vectors: Path) -> None:

@@ -96,13 +96,26 @@ def test_configs_are_taken_and_refused_as_by_modalities(
     assert not (tmp_path / "x.pbin").exists()
 
 
+@pytest.mark.parametrize("tokenizer", [5, None, [1], "x", {}, {"variant_key": "pretrained_hf_tokenizer"}])
+def test_a_tokenizer_that_is_no_component_is_a_config_error(config: Config, tokenizer: Any) -> None:
+    """B077."""
+    with pytest.raises(ConfigError, match="tokenizer: has to be a component"):
+        api.pack_encoded_data({**config, "tokenizer": tokenizer}, api.FileExistencePolicy.ERROR)
+
+
+def test_a_missing_index_in_a_config_is_told_with_how_to_make_it(config: Config, tmp_path: Path) -> None:
+    config["settings"]["index_path"] = str(tmp_path / "nowhere.idx")
+    with pytest.raises(ValidationError, match=r"nowhere\.idx does not exist.*data create_raw_index"):
+        api.pack_encoded_data(config, api.FileExistencePolicy.ERROR)
+
+
 def test_a_missing_index_is_named(
     vectors: Path, tmp_path: Path, write_lines: Callable[..., Path], utf8_tokenizer: TokenizerWrapper
 ) -> None:
     settings = TokenizedPackSettings(
         src_path=write_lines("a.jsonl", ["1"]), dst_path=tmp_path / "x.pbin", jq_pattern=".", eod_token="\n"
     )
-    with pytest.raises(DatasetNotFoundError, match=r"a\.idx.*Create the raw index"):
+    with pytest.raises(DatasetNotFoundError, match=r"a\.idx.*Create the raw index.*data create_raw_index"):
         build_tokenized_pack(settings, utf8_tokenizer)
 
 

@@ -1,13 +1,17 @@
 """The list of a corpus' raw files."""
 
+import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from modalities_pipeline.data import raw_files
 from modalities_pipeline.data.files import digest_file
+from modalities_pipeline.data.manifest import manifest_path
 from modalities_pipeline.data.raw_files import build_raw_files, find_raw_files, read_raw_files
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, UserError
 
@@ -129,3 +133,66 @@ def test_a_damaged_list_is_refused_and_can_be_built_again(
         read_raw_files(output)
     build_raw_files(paths, output)
     assert len(read_raw_files(output)) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems demand UTF-8")
+def test_names_that_are_not_utf8_are_listed_like_others(tmp_path: Path, hashed: list[str]) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/n\xe9me.jsonl"))
+    path.write_text("1\n")
+    output = tmp_path / "raw_files.json"
+    paths = find_raw_files(["*.jsonl"], tmp_path)
+    first = build_raw_files(paths, output)
+    assert [(file.path, file.name, file.digest) for file in read_raw_files(output)] == [
+        (path, path.name, digest_file(path))
+    ]
+    assert output.read_bytes().isascii()
+    assert build_raw_files(paths, output) == first
+    assert hashed == [path.name]
+
+
+def test_a_folder_that_a_pattern_cannot_look_into_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a.jsonl", "closed/b.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1\n")
+    scandir = os.scandir
+
+    def refuse(path: Path | str) -> Any:
+        if str(path).rstrip("/").endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for pattern in ("**/*.jsonl", "*/*.jsonl", "closed/*"):
+        with pytest.raises(DatasetNotFoundError, match=r"closed/? cannot be read: Permission denied"):
+            find_raw_files([pattern], tmp_path)
+    assert find_raw_files(["*.jsonl"], tmp_path) == [tmp_path / "a.jsonl"]
+
+
+def test_what_matches_and_is_neither_file_nor_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("1\n")
+    (tmp_path / "folder.jsonl").mkdir()
+    assert find_raw_files(["*.jsonl"], tmp_path) == [tmp_path / "a.jsonl"]
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(UserError, match=r"pipe\.jsonl is no file"):
+        find_raw_files(["*.jsonl"], tmp_path)
+    with pytest.raises(DatasetNotFoundError, match="pipe"):
+        build_raw_files([tmp_path / "pipe.jsonl"], tmp_path / "raw_files.json")
+    (tmp_path / "pipe.jsonl").unlink()
+    (tmp_path / "link.jsonl").symlink_to("nowhere")
+    with pytest.raises(UserError, match=r"link\.jsonl is no file"):
+        find_raw_files(["*.jsonl"], tmp_path)
+
+
+@pytest.mark.parametrize("times", [None, 5, {"a": []}, {}])
+def test_a_record_without_times_means_reading_the_files_again(
+    tmp_path: Path, write_lines: Callable[..., Path], hashed: list[str], times: Any
+) -> None:
+    paths, output = [write_lines("a.jsonl", ["1"])], tmp_path / "raw_files.json"
+    build_raw_files(paths, output)
+    record = json.loads(manifest_path(output).read_text())
+    record["details"] = {"modified_at_in_ns": times}
+    manifest_path(output).write_text(json.dumps(record))
+    assert read_raw_files(output)[0].modified_at_in_ns is None
+    build_raw_files(paths, output)
+    assert hashed == ["a.jsonl", "a.jsonl"]
+    assert read_raw_files(output)[0].modified_at_in_ns == paths[0].stat().st_mtime_ns

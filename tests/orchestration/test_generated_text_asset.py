@@ -7,7 +7,8 @@ import dagster as dg
 import pytest
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, StageIdentity, digest_of, produce
+from modalities_pipeline.data.manifest import BuildResult, StageIdentity, digest_of
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.inference import generated_text as stage
 from modalities_pipeline.inference.samples import GeneratedSample, write_samples
 from modalities_pipeline.inference.settings import GenerationSettings

@@ -10,7 +10,8 @@ import dagster as dg
 import pytest
 
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, produce, read_manifest
+from modalities_pipeline.data.manifest import BuildResult, Manifest, StageIdentity, read_manifest
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.exceptions import CheckpointingError, UserError
 from modalities_pipeline.orchestration import materialize as materialize_module
 from modalities_pipeline.orchestration.materialize import (

@@ -12,8 +12,9 @@ import torch
 
 from modalities_pipeline.batch import EvaluationResultBatch, ResultItem
 from modalities_pipeline.data.files import FileExistencePolicy
-from modalities_pipeline.data.manifest import BuildResult, StageIdentity, produce
+from modalities_pipeline.data.manifest import BuildResult, StageIdentity
 from modalities_pipeline.data.pbin import PackedFileWriter
+from modalities_pipeline.data.production import produce
 from modalities_pipeline.inference.settings import GenerationSettings
 from modalities_pipeline.orchestration.assets import trained_checkpoint as asset_module
 from modalities_pipeline.orchestration.materialize import PolicyResource

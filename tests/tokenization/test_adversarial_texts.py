@@ -38,6 +38,15 @@ def test_special_tokens_stand_alone_in_words_and_cut() -> None:
         assert {token, token * 2, f"a{token}b", f" {token} ", token[:-1], token.upper()} <= set(texts)
 
 
+def test_contractions_stand_in_odd_cases_nested_and_beside_odd_blanks() -> None:
+    """Engines for regular expressions differ on all of these."""
+    texts = set(adversarial_texts([]))
+    assert {"o'\u017f'se", "O'S'S'Sx", "1'\u017f'vE ", "o's\u2019sLA", " \u180e'me\u180e  .\u180e"} <= texts
+    joined = "\n".join(texts)
+    for letter in "\u017f\u212a\u0130\u0131\u00df\u1e9e\ufb01\ufb02\ufb05\u03c2\u01c5":
+        assert f"'{letter}'" in joined
+
+
 def test_they_are_always_the_same_small_and_encodable() -> None:
     texts = adversarial_texts(["<eod>"])
     assert texts == adversarial_texts(["<eod>"])

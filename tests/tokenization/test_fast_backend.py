@@ -66,9 +66,18 @@ def test_what_it_must_not_be_used_for_is_named(backend: Any, change: Callable[[A
     assert reason in str(fast_encoder_of(backend))
 
 
-def test_a_tokenizer_that_it_does_not_know_is_named(tiny_wordlevel_dir: Path) -> None:
+def test_a_tokenizer_that_it_is_not_proven_for_is_named(tiny_wordlevel_dir: Path) -> None:
     reason = PreTrainedHFTokenizer(str(tiny_wordlevel_dir)).fast_encoder()
-    assert "fastokens does not support this tokenizer (ValueError" in str(reason)
+    assert "is not proven to give the reference's ids" in str(reason)
+
+
+def test_a_tokenizer_that_it_does_not_know_is_named(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unknown(FastokensEncoder):
+        def __init__(self, tokenizer_json: str) -> None:
+            super().__init__(tokenizer_json.replace('"BPE"', '"Unknown"'))
+
+    monkeypatch.setattr(fast_backend, "FastokensEncoder", Unknown)
+    assert "fastokens does not support this tokenizer (" in str(fast_encoder_of(backend))
 
 
 def test_its_absence_is_named(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Loading Hugging Face tokenizers."""
 
 import json
+import logging
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from modalities_pipeline.exceptions import DatasetNotFoundError
+from modalities_pipeline.tokenization import hf_loading
 from modalities_pipeline.tokenization.hf_loading import load_hf_tokenizer
 from modalities_pipeline.tokenization.tokenizers import PreTrainedHFTokenizer
 
@@ -51,6 +53,41 @@ def test_a_relative_path_is_the_same_folder(
     monkeypatch.chdir(tmp_path)
     relative = PreTrainedHFTokenizer("a/b")
     assert relative.fingerprint() == PreTrainedHFTokenizer(str(tiny_bpe_dir)).fingerprint()
+
+
+@pytest.mark.parametrize("name", ["/no/where", "./no", "../no", "~/no", "a/b/c", "  ", "a/", "a b/c", "here/no"])
+def test_what_can_only_be_a_path_is_not_looked_for_on_the_hub(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hf_loading, "_hub_is_reachable", lambda: pytest.fail("the hub was asked"))
+    with pytest.raises(DatasetNotFoundError, match=r"There is no folder '.*no name of the Hugging Face hub"):
+        load_hf_tokenizer(name)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "owner/model-1.0", "o_w.n-er/m"])
+def test_a_hub_that_does_not_answer_is_asked_once_and_told_in_one_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = []
+
+    def no_answer() -> None:
+        asked.append(1)
+        raise OSError("no route")
+
+    monkeypatch.setattr("huggingface_hub.utils.get_session", no_answer)
+    monkeypatch.setattr("huggingface_hub.constants.is_offline_mode", lambda: False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    with (
+        caplog.at_level(logging.INFO),
+        pytest.raises(DatasetNotFoundError, match=f"from '{name}' and the Hugging Face hub does not answer"),
+    ):
+        load_hf_tokenizer(name)
+    assert asked == [1]
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("modalities")] == [
+        f"There is no folder '{name}' here; looking for it among earlier downloads, as the hub does not answer."
+    ]
 
 
 @pytest.mark.parametrize(

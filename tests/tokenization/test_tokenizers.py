@@ -12,6 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from modalities_pipeline.exceptions import ConfigError, DatasetNotFoundError, UserError
+from modalities_pipeline.tokenization.saved_tokenizer import build_tokenizer
 from modalities_pipeline.tokenization.tokenizers import (
     PreTrainedHFTokenizer,
     PreTrainedHFTokenizerConfig,
@@ -77,11 +78,11 @@ def test_length_settings_do_what_they_do_in_modalities(
             with pytest.raises(NotImplementedError, match=r"would add 1 tokens"):
                 PreTrainedHFTokenizer(str(tiny_wordlevel_dir), **case["kwargs"])
             continue
-        tokenizer = PreTrainedHFTokenizer(str(tiny_wordlevel_dir), **case["kwargs"])
-        if "error" in case:
-            with pytest.raises(ValueError, match="pad"):
-                tokenizer.tokenize(case["text"])
+        if "error" in case:  # there at the first text, here at once
+            with pytest.raises(ConfigError, match="needs a token to pad with"):
+                PreTrainedHFTokenizer(str(tiny_wordlevel_dir), **case["kwargs"])
             continue
+        tokenizer = PreTrainedHFTokenizer(str(tiny_wordlevel_dir), **case["kwargs"])
         assert tokenizer.tokenize(case["text"]) == case["ids"]
         assert tokenizer.tokenize_batch([case["text"], "a"])[0] == case["ids"]
 
@@ -241,3 +242,15 @@ def test_the_padded_length_is_that_of_the_settings_or_the_tokenizers_own(
     tokenizer = PreTrainedHFTokenizer(str(tiny_wordlevel_dir), special_tokens={"pad_token": "<pad>"}, **flags)
     assert tokenizer.padded_length == length
     assert len(tokenizer.tokenize("a b")) == (length or 2)
+
+
+@pytest.mark.parametrize(
+    ("padding", "message"),
+    [("bogus", "padding"), (7, "padding"), ("max_length", "a token to pad with"), (True, "a token to pad with")],
+)
+def test_padding_that_cannot_be_done_is_a_config_error(padding: Any, message: str, tiny_bpe_dir: Path) -> None:
+    config = {"pretrained_model_name_or_path": str(tiny_bpe_dir), "padding": padding}
+    with pytest.raises(ConfigError, match=message):
+        build_tokenizer({"component_key": "tokenizer", "variant_key": "pretrained_hf_tokenizer", "config": config})
+    with pytest.raises(ConfigError, match=message):
+        PreTrainedHFTokenizer(str(tiny_bpe_dir), padding=padding)

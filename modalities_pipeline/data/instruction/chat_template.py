@@ -27,15 +27,10 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """The result of an operation."""
-        if operator == "**":
-            if isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > _MAX_POWER_IN_BITS:
-                raise TemplateError("the result of ** is too large")
-        else:
-            sizes = [len(side) if isinstance(side, Sequence) else side for side in (left, right)]
-            is_repetition = isinstance(left, Sequence) or isinstance(right, Sequence)
-            if is_repetition and all(isinstance(size, int) for size in sizes):
-                if sizes[0] * sizes[1] > _MAX_TEXT_IN_CHARACTERS:
-                    raise TemplateError(f"the result of * has more than {_MAX_TEXT_IN_CHARACTERS} items")
+        if operator == "**" and _power_in_bits(left, right) > _MAX_POWER_IN_BITS:
+            raise TemplateError(f"the result of ** has more than {_MAX_POWER_IN_BITS} bits")
+        if operator == "*" and _repetition_in_items(left, right) > _MAX_TEXT_IN_CHARACTERS:
+            raise TemplateError(f"the result of * has more than {_MAX_TEXT_IN_CHARACTERS} items")
         return super().call_binop(context, operator, left, right)
 
 
@@ -97,6 +92,18 @@ class ChatTemplate:
             lines = [frame.lineno for frame in frames if frame.filename == _FILE_NAME_OF_TEMPLATES]
             return lines[-1] if lines else None
         return None
+
+
+def _power_in_bits(base: Any, exponent: Any) -> int:
+    """Size of a power of ints; 0 for other things."""
+    return base.bit_length() * exponent if isinstance(base, int) and isinstance(exponent, int) else 0
+
+
+def _repetition_in_items(left: Any, right: Any) -> int:
+    """Length of a text or list that is repeated; 0 for other things."""
+    if isinstance(left, Sequence) and isinstance(right, int):
+        return len(left) * right
+    return len(right) * left if isinstance(right, Sequence) and isinstance(left, int) else 0
 
 
 def _line_of_syntax_error(environment: ImmutableSandboxedEnvironment, source: str) -> int | None:

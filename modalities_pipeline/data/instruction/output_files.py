@@ -21,6 +21,7 @@ def check_output_files(output_paths: Sequence[Path], input_paths: Sequence[Path]
         UserError: two outputs have one name, or an output, its record or its lock is an input.
         OutputNotWritableError: a name is too long, or a folder lies where an output should.
     """
+    refuse_long_names(*output_paths, *map(manifest_path, output_paths))
     written = [name for path in output_paths for name in (path, manifest_path(path), lock_path_of(path))]
     for position, path in enumerate(written):
         if path in written[:position]:
@@ -29,7 +30,6 @@ def check_output_files(output_paths: Sequence[Path], input_paths: Sequence[Path]
         if path.is_dir():
             raise OutputNotWritableError(f"{path} cannot be written: it is a folder. Move it, or choose another name.")
     refuse_irregular(output_paths)
-    refuse_long_names(*output_paths, *map(manifest_path, output_paths))
 
 
 def withdraw(output_paths: Sequence[Path]) -> None:

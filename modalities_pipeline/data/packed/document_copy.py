@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,7 +59,7 @@ def write_documents(shares: Sequence[Share], order: _Positions, title: str, outp
         output_path: the new file.
 
     Raises:
-        DatasetFormatError: an index is damaged.
+        DatasetFormatError: an index is damaged, or a file was cut off while it was read.
         UserError: token sizes or tokenizers differ.
     """
     details = packed_details([share.file for share in shares])
@@ -93,6 +93,7 @@ class _DocumentCopier:
 
     def size_in_bytes(self, order: _Positions) -> int:
         """Of all documents at these positions together."""
+        self._check_lengths([0])
         blocks = range(0, len(order), _SUM_BLOCK_IN_DOCUMENTS)
         return sum(
             int(self._lengths[order[start : start + _SUM_BLOCK_IN_DOCUMENTS]].sum(dtype=np.int64)) for start in blocks
@@ -107,6 +108,7 @@ class _DocumentCopier:
         )
         start = 0
         while start < len(order):
+            self._check_lengths([0])
             part = order[start : start + max_documents]
             ends = np.cumsum(self._lengths[part], dtype=np.int64)
             part = part[: max(1, int(np.searchsorted(ends, max_bytes, side="right")))]
@@ -116,6 +118,7 @@ class _DocumentCopier:
     def documents(self, batch: _Positions) -> list[memoryview] | list[bytes]:
         """The documents of a batch, in its order."""
         numbers = np.searchsorted(self._ends, batch, side="right")
+        self._check_lengths([0] if len(self._files) == 1 else set(numbers.tolist()))
         offsets, lengths = self._offsets[batch].tolist(), self._lengths[batch].tolist()
         if self._maps_all:
             places = zip(numbers.tolist(), offsets, lengths, strict=True)
@@ -128,6 +131,12 @@ class _DocumentCopier:
                     offset = offsets[position]
                     documents[position] = bytes(file.data[offset : offset + lengths[position]])
         return documents
+
+    def _check_lengths(self, numbers: Iterable[int]) -> None:
+        """Check files of which documents or, where there is only one file, its index is read next."""
+        if self._maps_all:
+            for number in numbers:
+                self._files[number].check_length()
 
 
 def _max_mapped_files() -> int:

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modalities_pipeline.data.manifest import read_manifest
-from modalities_pipeline.exceptions import UserError
+from modalities_pipeline.data.manifest import manifest_path, read_manifest
+from modalities_pipeline.exceptions import DatasetFormatError, UserError
 
 if TYPE_CHECKING:
     from modalities_pipeline.data.pbin import PackedFile
 
-TOKENIZER_DETAILS = (
-    "tokenizer_fingerprint",
-    "vocab_size",
-    "num_token_ids",
-    "eod_token",
-    "eod_token_id",
-    "token_size_in_bytes",
-)
+TOKENIZER_DETAILS = {
+    "tokenizer_fingerprint": str,
+    "vocab_size": int,
+    "num_token_ids": int,
+    "eod_token": str,
+    "eod_token_id": int,
+    "token_size_in_bytes": int,
+}
 
 
 def open_packed_files(paths: Sequence[Path]) -> list[PackedFile]:
@@ -63,6 +63,7 @@ def common_tokenizer_details(paths: Sequence[Path]) -> dict[str, Any]:
 
     Raises:
         UserError: two manifests name different tokenizers or end-of-document tokens.
+        DatasetFormatError: a manifest was changed.
     """
     common: dict[str, Any] = {}
     first = None
@@ -71,6 +72,7 @@ def common_tokenizer_details(paths: Sequence[Path]) -> dict[str, Any]:
         if manifest is None or "tokenizer_fingerprint" not in manifest.details:
             continue
         details = {name: manifest.details[name] for name in TOKENIZER_DETAILS if name in manifest.details}
+        _check_types(path, details)
         if first is None:
             first, common = path, details
         elif details != common:
@@ -79,6 +81,15 @@ def common_tokenizer_details(paths: Sequence[Path]) -> dict[str, Any]:
                 f"{_short(common)} and {_short(details)}. Pack both with the same one."
             )
     return common
+
+
+def _check_types(path: Path, details: dict[str, Any]) -> None:
+    for name, value in details.items():
+        if type(value) is not TOKENIZER_DETAILS[name]:
+            raise DatasetFormatError(
+                f"{manifest_path(path)}: {name} is {value!r}, which is no {TOKENIZER_DETAILS[name].__name__}. It was "
+                "changed: build the file again."
+            )
 
 
 def packed_details(files: Sequence[PackedFile]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from modalities_pipeline.data.packing.document_batches import DocumentBatches
 from modalities_pipeline.data.packing.text_extraction import BadDocumentError
 from modalities_pipeline.exceptions import DatasetFormatError
 
-SKIP_REASONS = ("unreadable_line", "missing_text", "not_a_string", "empty_text")
+SKIP_REASONS = ("unreadable_line", "jq_failed", "missing_text", "not_a_string", "empty_text")
 
 _MAX_REPORTED = 1000
 

@@ -12,9 +12,11 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from modalities_pipeline.data.jsonl import LargeFileLinesReader
 from modalities_pipeline.data.packed.offset_table import OffsetTable
+from modalities_pipeline.data.packing.index_coverage import IndexCoverage
 from modalities_pipeline.data.packing.text_extraction import BadDocumentError, TextExtractor
 from modalities_pipeline.exceptions import DatasetFormatError
 
@@ -56,14 +58,19 @@ class DocumentBatch:
 class DocumentBatches:
     """Reads the documents of a raw file through its index, once, in the index' order."""
 
-    def __init__(self, source_path: Path, index_path: Path, extractor: TextExtractor) -> None:
+    def __init__(self, source_path: Path, index_path: Path, extractor: TextExtractor, is_complete: bool = True) -> None:
         """Open the file.
+
+        `is_complete` tells that the index has to list every line that is not blank, which is checked; one that is known
+        to leave lines out, or to have them in another order, is followed as it is.
 
         Raises:
             DatasetNotFoundError: the file or its index does not exist.
             DatasetFormatError: the file is empty, or the index is damaged or points beyond the file's end.
         """
         self.source_path = source_path
+        self._index_path = index_path
+        self._is_complete = is_complete
         self._extractor = extractor
         with LargeFileLinesReader(source_path, index_path, encoding=None) as reader:
             self._index: OffsetTable = reader.index
@@ -86,8 +93,10 @@ class DocumentBatches:
         """All documents; a batch holds more than `max_bytes` only if it is a single document.
 
         Raises:
-            DatasetFormatError: the file has become shorter.
+            DatasetFormatError: the file has become shorter, or the index should be complete and is not.
         """
+        size = os.fstat(self._file.fileno()).st_size
+        coverage = IndexCoverage(self.source_path, self._index_path, size, self._bytes_at)
         start = 0
         for offsets, lengths in self._index.blocks():
             ends = np.cumsum(lengths)
@@ -95,13 +104,19 @@ class DocumentBatches:
             while first < len(lengths):
                 limit = max_bytes + (int(ends[first - 1]) if first else 0)
                 end = min(first + max_documents, max(first + 1, int(np.searchsorted(ends, limit, side="right"))))
-                lines = self._read(offsets[first:end].tolist(), lengths[first:end].tolist())
+                part = slice(first, end)
+                if self._is_complete:
+                    lines = self._read_whole(offsets[part], lengths[part], coverage, size)
+                else:
+                    lines = self._read(offsets[part].tolist(), lengths[part].tolist())
                 texts, faults = self._extractor.extract_all(lines)
                 del lines  # the consumer should not have to hold them beside the texts
                 faults = [(start + first + number, error) for number, error in faults]
                 yield DocumentBatch(start + first, start + end, texts, faults)
                 first = end
             start += len(lengths)
+        if self._is_complete:
+            coverage.finish()
 
     def sample(self) -> list[str]:
         """Some of the texts, long ones cut: the first ones, and others spread evenly over the file.
@@ -144,6 +159,19 @@ class DocumentBatches:
         block = self._bytes_at(start, end - start)
         places = [offset - start for offset in offsets]
         return [block[place : place + length] for place, length in zip(places, lengths, strict=True)]
+
+    def _read_whole(
+        self, offsets: NDArray[np.int64], lengths: NDArray[np.int64], coverage: IndexCoverage, size: int
+    ) -> list[bytes]:
+        """The bytes of lines that follow each other, and check that they do."""
+        start, end = int(offsets[0]), min(int(offsets[-1] + lengths[-1]) + 1, size)
+        if len(offsets) > 1 and end - start > int(lengths.sum()) + len(lengths) + _MAX_GAP_IN_BYTES:
+            ones = (slice(position, position + 1) for position in range(len(offsets)))
+            return [self._read_whole(offsets[one], lengths[one], coverage, size)[0] for one in ones]
+        block = self._bytes_at(start, max(end - start, 0))
+        coverage.add(offsets, lengths, block)
+        places = (offsets - start).tolist()
+        return [block[place : place + length] for place, length in zip(places, lengths.tolist(), strict=True)]
 
     def _bytes_at(self, offset: int, length: int) -> bytes:
         """A part of the file; the system may give it in pieces."""

@@ -49,12 +49,12 @@ class DocumentPacker:
         self._num_eod_tokens = 0
         self._num_by_bit_length = np.zeros(_NUM_BIT_LENGTHS, dtype=np.int64)
 
-    def pack(self, index_path: Path, output_path: Path) -> BuildResult:
-        """Write the file and report counts."""
+    def pack(self, index_path: Path, output_path: Path, index_is_complete: bool) -> BuildResult:
+        """Write the file and report counts; `index_is_complete`: see `DocumentBatches`."""
         settings = self._settings
         token_size = token_size_for_vocab(max(self._tokenizer.vocab_size, self._tokenizer.num_token_ids))
         with (
-            DocumentBatches(settings.src_path, index_path, self._extractor) as documents,
+            DocumentBatches(settings.src_path, index_path, self._extractor, index_is_complete) as documents,
             PackedFileWriter(output_path, token_size) as writer,
             ProgressLog(logger, f"Tokenizing {settings.src_path.name}", len(documents), "documents") as progress,
         ):
@@ -69,11 +69,12 @@ class DocumentPacker:
         if counts["num_documents"] + counts["num_skipped"] != len(documents):
             raise RuntimeError(f"{output_path}: documents were lost while packing: {counts}.")
         if not writer.num_documents:
-            raise DatasetFormatError(
-                f"{settings.src_path} has no documents"
-                + (f": all {len(documents)} lines were left out ({bad.summary()})" if len(documents) else "")
-                + ". Remove it from the corpus, or write documents into it."
-            )
+            reason = f": all {len(documents)} documents were left out ({bad.summary()})" if len(documents) else ""
+            if settings.on_bad_sample == "error":
+                raise DatasetFormatError(
+                    f"{settings.src_path} has no documents{reason}. Leave the file out, or write documents into it."
+                )
+            logger.warning("%s has no documents%s; its pack is empty.", settings.src_path, reason)
         return BuildResult(counts, self._details(token_size, chosen, bad))
 
     def _encoded(

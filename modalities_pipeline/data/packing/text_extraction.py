@@ -42,7 +42,7 @@ class TextExtractor:
         """The text of one line.
 
         Raises:
-            BadDocumentError: the line is unreadable for jq, the pattern finds nothing, or not a string.
+            BadDocumentError: the line is unreadable for jq, or the pattern fails, finds nothing, or not a string.
         """
         value = self._follow_keys(line)
         return value if isinstance(value, str) else self._extract_with_jq(line)
@@ -80,7 +80,10 @@ class TextExtractor:
         try:
             value = next(iter(self._program.input_text(line.decode())), None)
         except ValueError as error:
-            raise BadDocumentError("unreadable_line", f"jq cannot read it: {str(error).strip()}") from error
+            message = str(error).strip()
+            if _is_readable_for_jq(line):
+                raise BadDocumentError("jq_failed", f"'{self._jq_pattern}' fails: {message}") from error
+            raise BadDocumentError("unreadable_line", f"jq cannot read it: {message}") from error
         if value is None:
             raise BadDocumentError("missing_text", f"'{self._jq_pattern}' finds nothing{_keys_found(line)}")
         if not isinstance(value, str):
@@ -97,6 +100,15 @@ def _compiled(jq_pattern: str) -> Any:
         return jq.compile(jq_pattern)
     except ValueError as error:
         raise ConfigError(f"jq_pattern '{jq_pattern}' cannot be compiled: {str(error).strip()}.") from error
+
+
+def _is_readable_for_jq(line: bytes) -> bool:
+    """Whether jq reads the line's first value, so that what failed is the pattern; asked only about bad lines."""
+    try:
+        next(iter(_compiled(".").input_text(line.decode())), None)
+    except ValueError:
+        return False
+    return True
 
 
 def _keys_found(line: bytes) -> str:

@@ -73,3 +73,22 @@ def test_a_template_cannot_change_messages_or_reach_into_python():
 def test_what_is_no_template_is_refused_with_its_line(source, line_number):
     with pytest.raises(ConfigError, match=f"line {line_number} of the template"):
         _render(source)
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("'a' * 10000000000", r"\* has more than"),
+        ("10000000000 * [messages]", r"\* has more than"),
+        ("10 ** 100000", r"\*\* has more than"),
+        ("{% for i in range(30000) %}{{ 'ab' * 5000 }}{% endfor %}", "the text has more than"),
+    ],
+)
+def test_a_template_that_would_take_all_memory_is_refused(expression, message):
+    source = expression if "{" in expression else f"{{{{ {expression} }}}}"
+    with pytest.raises(TemplateRenderError, match=f"line 1 of the template: .*{message}|^{message}"):
+        _render(source)
+
+
+def test_ordinary_sums_are_no_offence():
+    assert _render("{{ 2 * 3 }} {{ 'ab' * 2 }} {{ 2 ** 10 }} {{ 2.5 * 2 }}") == "6 abab 1024 5.0"

@@ -1,6 +1,8 @@
 """Copies of documents in any order, of few and of thousands of files."""
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,3 +66,34 @@ def test_all_indices_are_checked_before_anything_is_copied(tmp_path: Path, write
     shares = [whole(PackedFile(path)) for path in (sound, damaged)]
     with pytest.raises(DatasetFormatError, match=r"b\.pbin.*document 1"):
         write_documents(shares, np.array([0]), "Copying", tmp_path / "x.pbin")
+
+
+_CUT_OFF = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from modalities_pipeline.data.packed import document_copy
+from modalities_pipeline.data.pbin import PackedFile
+from modalities_pipeline.data.progress_log import ProgressLog
+
+class Cutting(ProgressLog):
+    def update(self, done):
+        os.truncate(sys.argv[-1], 4096)
+
+document_copy.ProgressLog = Cutting
+shares = [document_copy.whole(PackedFile(Path(path))) for path in sys.argv[2:]]
+order = np.arange(sum(share.num_documents for share in shares))
+document_copy.write_documents(shares, order, "Copying", Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("num_files", [1, 2])
+def test_a_file_that_is_cut_off_while_it_is_read_is_an_error_and_does_not_kill_the_process(
+    tmp_path: Path, write_pbin: Callable[..., Path], num_files: int
+) -> None:
+    documents = [[number] * 50_000 for number in range(20)]
+    paths = [str(write_pbin(f"{number}.pbin", documents)) for number in range(num_files)]
+    command = [sys.executable, "-c", _CUT_OFF, str(tmp_path / "x.pbin"), *paths]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1, result
+    assert f"DatasetFormatError: {paths[-1]} changed while it was read." in result.stderr

@@ -14,7 +14,7 @@ from modalities_pipeline.data.packed.packed_inputs import open_packed_files, pac
 from modalities_pipeline.data.repaired_pbin import build_repaired_pbin
 from modalities_pipeline.data.shuffled_chunks import build_shuffled_chunk
 from modalities_pipeline.data.shuffled_pbin import build_shuffled_pbin
-from modalities_pipeline.exceptions import DatasetNotFoundError, UserError
+from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError, UserError
 
 
 def test_files_of_different_token_sizes_and_no_files_are_refused(write_pbin: Callable[..., Path]) -> None:
@@ -98,3 +98,22 @@ def test_what_is_known_of_the_tokenizer_is_handed_on_by_repair(tmp_path: Path, v
     manifest = build_repaired_pbin(source, tmp_path / "x.pbin")
     assert manifest is not None
     assert manifest.details == details
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("tokenizer_fingerprint", 5), ("vocab_size", "x"), ("eod_token", None), ("eod_token_id", {})]
+)
+def test_a_record_that_was_changed_is_told_and_no_fault_of_the_program(
+    tmp_path: Path, write_pbin: Callable[..., Path], name: str, value: object
+) -> None:
+    details: dict[str, object] = {**_packed(write_pbin("a.pbin", [[1]])), name: value}
+    record(StageIdentity("x", "1", {}, {}), tmp_path / "a.pbin", BuildResult({}, details), 0.0)
+    with pytest.raises(DatasetFormatError, match=rf"a\.pbin\.manifest\.json: {name} is .*changed"):
+        build_merged_pbin([tmp_path / "a.pbin"], tmp_path / "x.pbin")
+
+
+@pytest.mark.parametrize("content", ['{"details": 5}', "[]", "5", "{", "\udc80"])
+def test_a_record_that_cannot_be_read_has_no_say(tmp_path: Path, write_pbin: Callable[..., Path], content: str) -> None:
+    source = write_pbin("a.pbin", [[1]])
+    (tmp_path / "a.pbin.manifest.json").write_bytes(content.encode(errors="surrogateescape"))
+    assert packed_details(open_packed_files([source])) == {"token_size_in_bytes": 2}

@@ -51,7 +51,7 @@ def test_a_bad_document_costs_only_itself_when_skipping(
         ('{"text": 3}', "a number instead of a string"),
         ('{"text": ["x"]}', "a list instead of a string"),
         ('{"text": ""}', "no tokens"),
-        ('"text"', "jq cannot read it"),
+        ('"text"', r"'\.text' fails: Cannot index string"),
         ('{"text": "\\ud800"}', "jq cannot read it"),
     ],
 )
@@ -71,18 +71,29 @@ def test_a_bad_document_stops_the_pack_by_default_and_names_the_line(
     assert not (tmp_path / "x.pbin").exists()
 
 
-@pytest.mark.parametrize("lines", [[], ["", " "], ['{"text": ""}', '{"words": "a"}'], ["{"]])
-def test_a_raw_file_without_any_document_is_refused_even_if_bad_ones_are_skipped(
-    write_lines: Callable[..., Path], tmp_path: Path, utf8_tokenizer: TokenizerWrapper, lines: list[str]
+@pytest.mark.parametrize("lines", [["", " "], ['{"text": ""}', '{"words": "a"}'], ["{"]])
+def test_a_raw_file_without_any_good_document_gives_an_empty_pack_only_if_bad_ones_are_skipped(
+    write_lines: Callable[..., Path],
+    tmp_path: Path,
+    utf8_tokenizer: TokenizerWrapper,
+    lines: list[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """One bad file must not stop a corpus whose bad documents are to be left out."""
     source = write_lines("a.jsonl", lines)
     build_raw_index(source, drop_faulty_entries=True)
     settings = TokenizedPackSettings(
         src_path=source, dst_path=tmp_path / "x.pbin", jq_pattern=".text", eod_token="\n", on_bad_sample="skip"
     )
-    with pytest.raises(DatasetFormatError, match=r"a\.jsonl (has no documents|is empty)"):
-        build_tokenized_pack(settings, utf8_tokenizer)
-    assert not (tmp_path / "x.pbin").exists()
+    manifest = build_tokenized_pack(settings, utf8_tokenizer)
+    assert manifest is not None
+    assert manifest.counts["num_documents"] == 0
+    assert "a.jsonl has no documents" in caplog.text
+    with pytest.raises(DatasetFormatError, match=r"a\.jsonl"):
+        build_tokenized_pack(
+            settings.model_copy(update={"on_bad_sample": "error", "dst_path": tmp_path / "y.pbin"}), utf8_tokenizer
+        )
+    assert not (tmp_path / "y.pbin").exists()
 
 
 def test_counts_add_up_with_many_bad_documents_and_only_the_first_are_listed(
@@ -98,7 +109,8 @@ def test_counts_add_up_with_many_bad_documents_and_only_the_first_are_listed(
         "empty_text": '{"text": ""}',
         "missing_text": '{"x": "y"}',
         "not_a_string": '{"text": [1]}',
-        "unreadable_line": '"text"',
+        "unreadable_line": '{"text": "\\ud800"}',
+        "jq_failed": '"text"',
     }
     lines = []
     for number in range(100):
@@ -107,7 +119,7 @@ def test_counts_add_up_with_many_bad_documents_and_only_the_first_are_listed(
     manifest = pack(write_lines("a.jsonl", lines), utf8_tokenizer, on_bad_sample="skip", processing_batch_size=7)
     counts = manifest.counts
     assert read_documents(tmp_path / "x.pbin") == [[*f"{number}\n".encode()] for number in range(100)]
-    assert (counts["num_documents_in"], counts["num_documents"], counts["num_skipped"]) == (500, 100, 400)
+    assert (counts["num_documents_in"], counts["num_documents"], counts["num_skipped"]) == (600, 100, 500)
     assert {kind: counts[f"num_skipped_{kind}"] for kind in kinds} == dict.fromkeys(kinds, 100)
     assert counts["num_eod_tokens"] == 100
     assert [(entry["document"], entry["line"], entry["reason"]) for entry in manifest.details["skipped"]] == [
@@ -115,9 +127,9 @@ def test_counts_add_up_with_many_bad_documents_and_only_the_first_are_listed(
         (2, 4, "missing_text"),
         (3, 5, "not_a_string"),
         (4, 6, "unreadable_line"),
-        (6, 9, "empty_text"),
-        (7, 10, "missing_text"),
-        (8, 11, "not_a_string"),
+        (5, 7, "jq_failed"),
+        (7, 10, "empty_text"),
+        (8, 11, "missing_text"),
     ]
 
 

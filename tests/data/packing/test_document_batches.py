@@ -14,17 +14,17 @@ from modalities_pipeline.data.packing.text_extraction import TextExtractor
 from modalities_pipeline.data.raw_index import build_raw_index
 from modalities_pipeline.exceptions import DatasetFormatError
 
-Open = Callable[[Path], DocumentBatches]
+Open = Callable[..., DocumentBatches]
 
 
 @pytest.fixture
 def open_batches() -> Open:
-    """Function source -> its documents; indexes it unless there is an index."""
+    """Function (source, whether its index is complete) -> its documents; indexes it unless there is an index."""
 
-    def run(source: Path) -> DocumentBatches:
+    def run(source: Path, is_complete: bool = True) -> DocumentBatches:
         if not source.with_suffix(".idx").exists():
             build_raw_index(source)
-        return DocumentBatches(source, source.with_suffix(".idx"), TextExtractor(".text"))
+        return DocumentBatches(source, source.with_suffix(".idx"), TextExtractor(".text"), is_complete)
 
     return run
 
@@ -78,7 +78,7 @@ def test_an_index_in_any_order_with_gaps_is_followed(write_lines: Callable[..., 
     order = [5, 0, 3, 3]
     table = OffsetTable.from_arrays([starts[number] for number in order], [len(lines[number]) for number in order])
     write_index(source.with_suffix(".idx"), table)
-    with open_batches(source) as documents:
+    with open_batches(source, is_complete=False) as documents:
         found = [text[0] for batch in documents.batches(100, 1 << 20) for text in batch.texts]
     assert found == ["5", "0", "3", "3"]
 

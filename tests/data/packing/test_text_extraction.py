@@ -103,7 +103,7 @@ def test_many_lines_give_the_texts_in_order_and_the_places_of_bad_ones() -> None
         for position, outcome in enumerate(outcomes)
         if outcome.startswith("reason")
     ]
-    assert {reason for _, reason in bad} == {"unreadable_line", "missing_text", "not_a_string"}
+    assert {reason for _, reason in bad} == {"unreadable_line", "jq_failed", "missing_text", "not_a_string"}
 
 
 @pytest.mark.parametrize(
@@ -127,6 +127,26 @@ def test_a_pattern_without_output_finds_no_text(pattern: str) -> None:
     with pytest.raises(BadDocumentError, match="finds nothing") as caught:
         TextExtractor(pattern).extract(b'{"a": "x"}')
     assert caught.value.reason == "missing_text"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ('error("x")', r"'error\("),
+        ("input", "'input' fails: break"),
+        ("input_line_number", "fails: Unknown input line number"),
+        (".text | tonumber", r"'\.text \| tonumber' fails"),
+        (".text.body", r"'\.text\.body' fails: Cannot index string"),
+        ('.text | test("(")', "fails: Regex failure"),
+    ],
+)
+def test_a_pattern_that_fails_on_a_sound_line_is_blamed_itself(pattern: str, message: str) -> None:
+    with pytest.raises(BadDocumentError, match=message) as caught:
+        TextExtractor(pattern).extract(b'{"text": "sound"}')
+    assert caught.value.reason == "jq_failed"
+    with pytest.raises(BadDocumentError, match="jq cannot read it") as caught:
+        TextExtractor(pattern).extract(b'{"text": "\\ud800"}')
+    assert caught.value.reason == "unreadable_line"
 
 
 @pytest.mark.parametrize("pattern", [".text |", ".a b", "{", ".text\n|"])
