@@ -160,13 +160,10 @@ def _dst_path(config: dict[str, Any]) -> Path | None:
 
 def _refuse_to_replace(input_path: Path, output_path: Path | None) -> None:
     """Raise `UserError` if a file that says what to do would be lost with the output, its record or its lock."""
-    from modalities_pipeline.data.files import refuse_output_among_inputs
-    from modalities_pipeline.data.locks import lock_path_of
-    from modalities_pipeline.data.manifest import manifest_path
+    from modalities_pipeline.data.production import refuse_to_replace
 
     if output_path is not None and output_path.name:
-        for path in (output_path, manifest_path(output_path), lock_path_of(output_path)):
-            refuse_output_among_inputs(path, [input_path])
+        refuse_to_replace([input_path], output_path)
 
 
 def _create_shuffled_dataset_chunk(options: argparse.Namespace) -> None:

@@ -40,9 +40,9 @@ def produce(
     """Build one output safely; shared by all stages.
 
     Before anything is touched: all inputs must be there and readable, none may be the output or be overwritten with it,
-    names must fit the file system, and the policy must allow building. Then,
-    under the output's lock, `identity` is asked (it may hash the inputs), and `build` gets a temporary path, creates
-    the file or directory there, and reports counts. Only if no input changed meanwhile does it replace the old output.
+    names must fit the file system, and the policy must allow building. Then, under the output's lock, `identity` is
+    asked (it may hash the inputs), and `build` gets a temporary path, creates the file or directory there, and reports
+    counts. Only if no input changed meanwhile does it replace the old output.
 
     Returns the manifest, or None if the policy is SKIP and the output exists.
 
@@ -56,8 +56,7 @@ def produce(
     refuse_long_names(output_path, manifest_path(output_path))
     _refuse_unreadable(input_paths)
     refuse_irregular([output_path, *input_paths])
-    for written in (output_path, manifest_path(output_path), lock_path_of(output_path)):
-        refuse_output_among_inputs(written, input_paths)
+    refuse_to_replace(input_paths, output_path)
     if enforce_file_existence_policy(output_path, policy):
         return None
     with output_lock(output_path, also_written=[manifest_path(output_path)]) as token:
@@ -74,6 +73,17 @@ def produce(
         manifest = record(made_from, output_path, result, time.perf_counter() - started, token)
     logger.info("%s is done: %s", output_path, _summary(manifest))
     return manifest
+
+
+def paths_written_with(output_path: Path) -> tuple[Path, Path, Path]:
+    """The output itself, its manifest and its lock."""
+    return output_path, manifest_path(output_path), lock_path_of(output_path)
+
+
+def refuse_to_replace(input_paths: Sequence[Path], output_path: Path) -> None:
+    """Raise `UserError` if an input would be lost with an output, its manifest or its lock."""
+    for path in paths_written_with(output_path):
+        refuse_output_among_inputs(path, input_paths)
 
 
 def _summary(manifest: Manifest) -> str:

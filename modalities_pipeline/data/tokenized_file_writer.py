@@ -49,7 +49,6 @@ class TokenizedFileWriter:
         if write_batch_size < 1:
             raise UserError(f"write_batch_size must be at least 1, not {write_batch_size}.")
         path = Path(tokenized_dataset_file_path)
-
         batches = _batches(tokenized_dataset, write_batch_size)
 
         def build(temporary: Path) -> BuildResult:
@@ -106,4 +105,5 @@ def _result(writer: PackedFileWriter, path: Path) -> BuildResult:
     if not writer.num_documents:
         raise UserError("The tokenized dataset has no documents, so there is nothing to write.")
     counts: dict[str, int | float] = {"num_documents": writer.num_documents, "num_tokens": writer.num_tokens}
-    return BuildResult(counts, {"token_size_in_bytes": writer.token_size_in_bytes}, {"documents": digest_file(path)})
+    digest = digest_file(path)
+    return BuildResult(counts, {"token_size_in_bytes": writer.token_size_in_bytes}, {"documents": digest}, digest)

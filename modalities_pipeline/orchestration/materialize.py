@@ -40,9 +40,8 @@ class PolicyResource(dg.ConfigurableResource):
     """What to do about outputs that exist; the spec gives the default, run config or the run's tag may change it."""
 
     policy: PolicyName = "auto"
-    num_workers: Annotated[int, Field(ge=1)] | None = (
-        None  # processes for an asset with much to build; None: as many as CPUs
-    )
+    # processes for an asset that has much to build; None: as many as CPUs
+    num_workers: Annotated[int, Field(ge=1)] | None = None
 
     def num_workers_for(self, num_jobs: int, input_size_in_bytes: int) -> int:
         """How many processes build so much: one, unless there is enough to do for more to be worth their start."""

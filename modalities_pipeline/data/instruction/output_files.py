@@ -9,8 +9,8 @@ from modalities_pipeline.data.files import (
     refuse_long_names,
     refuse_output_among_inputs,
 )
-from modalities_pipeline.data.locks import lock_path_of
 from modalities_pipeline.data.manifest import manifest_path
+from modalities_pipeline.data.production import paths_written_with
 from modalities_pipeline.exceptions import OutputNotWritableError, UserError
 
 
@@ -22,7 +22,7 @@ def check_output_files(output_paths: Sequence[Path], input_paths: Sequence[Path]
         OutputNotWritableError: a name is too long, or a folder lies where an output should.
     """
     refuse_long_names(*output_paths, *map(manifest_path, output_paths))
-    written = [name for path in output_paths for name in (path, manifest_path(path), lock_path_of(path))]
+    written = [name for path in output_paths for name in paths_written_with(path)]
     for position, path in enumerate(written):
         if path in written[:position]:
             raise UserError(f"Two outputs would be {path}. Give dst_path another name.")
