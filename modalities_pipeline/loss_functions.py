@@ -7,7 +7,6 @@ import torch
 from torch.nn import functional
 
 from modalities_pipeline.batch import InferenceResultBatch
-from modalities_pipeline.config.component import ComponentConfig
 
 # Targets with this value (padding, masked prompts) do not count.
 IGNORE_INDEX = -100
@@ -36,13 +35,6 @@ class Loss(ABC):
         """
         mean = self(forward_batch)
         return mean, torch.ones((), dtype=torch.int64, device=mean.device)
-
-
-class CLMCrossEntropyLossConfig(ComponentConfig):
-    """Fields of `clm_cross_entropy_loss`."""
-
-    target_key: str
-    prediction_key: str
 
 
 class CLMCrossEntropyLoss(Loss):
@@ -89,15 +81,6 @@ def _cross_entropy_sum(outputs: torch.Tensor, targets: torch.Tensor) -> tuple[to
     labels = targets.reshape(-1).to(device=logits.device, dtype=torch.int64)
     loss_sum = functional.cross_entropy(logits, labels, ignore_index=IGNORE_INDEX, reduction="sum")
     return loss_sum, (labels != IGNORE_INDEX).sum()
-
-
-class NCELossConfig(ComponentConfig):
-    """Fields of `nce_loss`."""
-
-    prediction_key1: str
-    prediction_key2: str
-    is_asymmetric: bool = True
-    temperature: float = 1.0
 
 
 def nce_loss(

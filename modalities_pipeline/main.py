@@ -1,8 +1,6 @@
 """One training run: config -> components -> experiment folder with checkpoints, metrics and a result."""
 
-import json
 import logging
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,21 +8,29 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-import yaml
 from pydantic import BaseModel
 
 from modalities_pipeline.batch import EvaluationResultBatch
 from modalities_pipeline.checkpointing.folders import find_latest_checkpoint
-from modalities_pipeline.checkpointing.resume import checkpoint_path_of, overrides_to_resume
+from modalities_pipeline.checkpointing.resume import checkpoint_path_of
+from modalities_pipeline.config.checking.faults import raise_faults
+from modalities_pipeline.config.checking.static_check import StaticCheck
 from modalities_pipeline.config.factory import ComponentFactory
-from modalities_pipeline.config.loader import load_app_config_dict, load_yaml
+from modalities_pipeline.config.overlays import PLUGINS_KEY, Override, load_config
+from modalities_pipeline.config.plugins import add_plugins
 from modalities_pipeline.config.registry import Registry
-from modalities_pipeline.config.schemas import TrainingComponentsInstantiationModel, TrainingSettings, training_report
-from modalities_pipeline.data.files import atomic_path
+from modalities_pipeline.config.resolution import ResolverContext
+from modalities_pipeline.config.run_config import resolve_run_config, resume_run_config
+from modalities_pipeline.config.schemas.ignored_parts import without_ignored_parts
+from modalities_pipeline.config.schemas.training import TrainingComponentsInstantiationModel
+from modalities_pipeline.config.schemas.training_checks import check_training
 from modalities_pipeline.dataloading.token_ids import refuse_unknown_token_ids
 from modalities_pipeline.distributed.env import get_rank, get_world_size
+from modalities_pipeline.distributed.shared_errors import config_errors_raised_once
 from modalities_pipeline.evaluator import Evaluator
+from modalities_pipeline.experiment_folder import ExperimentFolder
 from modalities_pipeline.gym import Gym
+from modalities_pipeline.progress.training_report import training_report
 from modalities_pipeline.reporting.broker import (
     MessageBroker,
     MessagePublisher,
@@ -32,25 +38,24 @@ from modalities_pipeline.reporting.broker import (
     MessageTypes,
     ProgressUpdate,
 )
-from modalities_pipeline.reporting.to_disc import ToDiscResultSubscriber, drop_results_after, read_results
+from modalities_pipeline.reporting.to_disc import ToDiscResultSubscriber
 from modalities_pipeline.trainer import Trainer
 from modalities_pipeline.util import (
-    get_synced_experiment_id_of_run,
+    experiment_id_of,
+    get_synced_string,
     get_total_number_of_trainable_parameters,
     print_rank_0,
 )
 
 logger = logging.getLogger(__name__)
 
-METRICS_FILE_NAME = "metrics.jsonl"
-RESULT_FILE_NAME = "result.json"
 _DEFAULT_ROOT = Path("experiments")
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class Main:
-    """Builds and runs what a YAML file describes. Needs a process group (`distributed.env.DistributedEnv`).
+    """Builds and runs what a YAML file describes. Training needs a process group (`distributed.env.DistributedEnv`).
 
     Args:
         config_path: the YAML file.
@@ -58,12 +63,16 @@ class Main:
         experiment_id: name of the experiment's folder; made from time and config if not given.
         experiments_root_path: where experiment folders are (default: `experiments`); what the config says in
             `settings.paths.experiments_root_path` wins over it.
-        overrides: dotted key -> value, set in the config before it is resolved.
+        overrides: set in the config before it is resolved.
         resume: continue from the newest complete checkpoint of this experiment, if there is one.
+        last_checkpoint_info_file_path: JSON file that names the checkpoint to start from, for `${warmstart_env:...}`.
 
     Attributes:
-        config_dict: the resolved config.
+        config_dict: the resolved config; an `Unresolved` stands where a `${...}` has no value.
         registry, component_factory: know the components; `add_custom_component` adds some.
+
+    Raises:
+        ConfigError: the file is wrong.
     """
 
     def __init__(
@@ -72,30 +81,36 @@ class Main:
         additional_resolver_funs: Mapping[str, Callable[..., Any]] | None = None,
         experiment_id: str | None = None,
         experiments_root_path: Path | None = None,
-        overrides: Mapping[str, Any] | None = None,
+        overrides: Sequence[Override] = (),
         resume: bool = False,
+        last_checkpoint_info_file_path: Path | None = None,
     ) -> None:
-        self.config_path = Path(config_path)
-        document = load_yaml(self.config_path)
-        self.experiment_id = (
-            experiment_id if experiment_id is not None else get_synced_experiment_id_of_run(config_path)
-        )
-        self.experiments_root_path = experiments_root_path or _DEFAULT_ROOT
         self._started = time.perf_counter()
-
-        def load(overrides: Mapping[str, Any]) -> dict[str, Any]:
-            return load_app_config_dict(
-                self.config_path, self.experiments_root_path, self.experiment_id, additional_resolver_funs, overrides
-            )
-
-        self.config_dict = load(overrides or {})
-        if resume:
-            checkpoint = find_latest_checkpoint(checkpoint_path_of(self.config_dict))
-            if checkpoint is not None:
-                print_rank_0(f"Continuing from {checkpoint}.")
-                self.config_dict = load({**(overrides or {}), **overrides_to_resume(self.config_dict, checkpoint)})
+        self.config_path = Path(config_path)
+        self.experiments_root_path = experiments_root_path or _DEFAULT_ROOT
+        with config_errors_raised_once():
+            given = load_config(self.config_path, overrides)
+        new_id = experiment_id_of(given.data)
+        self.experiment_id = experiment_id if experiment_id is not None else get_synced_string(new_id)
+        context = ResolverContext(
+            experiments_root_path=self.experiments_root_path,
+            experiment_id=self.experiment_id,
+            last_checkpoint_info_file_path=last_checkpoint_info_file_path,
+            additional_resolver_funs=additional_resolver_funs or {},
+        )
         self.registry = Registry()
-        self.component_factory = ComponentFactory(self.registry, self.config_path, document.position)
+        with config_errors_raised_once():
+            self._config = resolve_run_config(given, context)
+            if resume:
+                self._config = resume_run_config(self._config, overrides, context)
+            document, self.config_dict = self._config.resolved.document, dict(self._config.resolved.data)
+            raise_faults(add_plugins(self.registry, self.config_dict.pop(PLUGINS_KEY, None), document))
+        if self._config.resumed_from is not None:
+            print_rank_0(f"Continuing from {self._config.resumed_from}.")
+        for note in self._config.notes if get_rank() == 0 else ():
+            logger.warning("%s", note)
+        self.component_factory = ComponentFactory(self.registry, document)
+        self._sections: Mapping[str, Any] = {}  # what the last check before building made of the config
 
     def add_custom_component(
         self,
@@ -108,8 +123,20 @@ class Main:
         self.registry.add_entity(component_key, variant_key, custom_component, custom_config)
 
     def build_components(self, components_model_type: type[ModelT]) -> ModelT:
-        """Build what the fields of a pydantic model name; raises `ConfigError` with all faults."""
-        return self.component_factory.build_components(self.config_dict, components_model_type)
+        """Build what the fields of a pydantic model name.
+
+        Raises:
+            ConfigError: all faults, found before anything is built; on one rank only, others raise a subclass.
+        """
+        document, config_dict = self._config.resolved.document, self.config_dict
+        if issubclass(components_model_type, TrainingComponentsInstantiationModel):
+            config_dict = without_ignored_parts(config_dict)
+        check = StaticCheck(config_dict, self.registry, document)
+        with config_errors_raised_once():
+            check.check_model(components_model_type)
+            raise_faults(check.faults)
+        self._sections = check.sections
+        return self.component_factory.build_components(config_dict, components_model_type)
 
     def get_logging_publishers(
         self,
@@ -133,17 +160,19 @@ class Main:
         """Train, and leave behind in the experiment folder: the config, metrics.jsonl, checkpoints, result.json."""
         settings = components.settings
         root = settings.paths.experiments_root_path or self.experiments_root_path
-        folder = root / settings.experiment_id
+        folder = ExperimentFolder(root / settings.experiment_id)
         _check_token_ids(components)
         if get_rank() == 0:
-            self._prepare_folder(folder, settings.training_progress.num_seen_steps)
+            num_seen_steps = settings.training_progress.num_seen_steps
+            folder.prepare(self.config_path, self._config.given, self._config.resolved, num_seen_steps)
         dist.barrier()
         num_parameters = get_total_number_of_trainable_parameters(
             components.app_state.model_parts, components.device_mesh
         )
         components.evaluation_subscriber.consume_dict({"No. parameters": num_parameters})
-        print_rank_0(training_report(settings, {"parameters": num_parameters, "experiment folder": folder}))
-        gym = self._build_gym(components, folder / METRICS_FILE_NAME)
+        if get_rank() == 0:
+            self._report(components, num_parameters, folder)
+        gym = self._build_gym(components, folder.metrics_path)
         gym.run(
             app_state=components.app_state,
             training_log_interval_in_steps=settings.intervals.training_log_interval_in_steps,
@@ -154,26 +183,25 @@ class Main:
             checkpoint_saving=components.checkpoint_saving,
         )
         if get_rank() == 0:
-            device = next(components.app_state.model_parts[0].parameters()).device
-            self._write_result(folder, components, num_parameters, device.type)
+            result = self._result(components, num_parameters)
+            folder.write_result(components.train_dataloader.dataloader_tag, components.loss_fn.tag, result)
 
-    def _prepare_folder(self, folder: Path, num_seen_steps: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / RESULT_FILE_NAME).unlink(missing_ok=True)
-        drop_results_after(folder / METRICS_FILE_NAME, num_seen_steps)
-        copy = folder / self.config_path.name
-        if not (copy.exists() and copy.samefile(self.config_path)):
-            shutil.copyfile(self.config_path, copy)
-        resolved = yaml.safe_dump(_plain(self.config_dict), sort_keys=False, allow_unicode=True)
-        copy.with_name(copy.name + ".resolved").write_text(resolved, encoding="utf-8")
+    def _report(
+        self, components: TrainingComponentsInstantiationModel, num_parameters: int, folder: ExperimentFolder
+    ) -> None:
+        """Print what is going to be trained, and leave the numbers in the experiment folder."""
+        built = {"settings": components.settings, "train_dataset": components.train_dataset}
+        sections = {**self._sections, **built}
+        notes = [finding.message for finding in check_training(sections) if finding.is_note]
+        report = training_report(sections, notes, num_parameters)
+        if report is not None:
+            print_rank_0(f"{report.text()}\n  experiment folder: {folder.path}")
+            folder.write_report(report.as_dict())
 
     def _build_gym(self, components: TrainingComponentsInstantiationModel, metrics_path: Path) -> Gym:
         settings = components.settings
-        progress, target, enforcement = (
-            settings.training_progress,
-            settings.training_target,
-            settings.consistency_enforcement,
-        )
+        progress, target = settings.training_progress, settings.training_target
+        enforcement = settings.consistency_enforcement
         evaluation_result_publisher, progress_publisher = self.get_logging_publishers(
             components.progress_subscriber,
             components.evaluation_subscriber,
@@ -204,28 +232,18 @@ class Main:
             checkpoint_last_step=enforcement.enforce_last_step_checkpointed,
         )
 
-    def _write_result(
-        self, folder: Path, components: TrainingComponentsInstantiationModel, num_parameters: int, device_type: str
-    ) -> None:
-        """Write result.json; losses are the last ones of metrics.jsonl, which a run that did no step has, too."""
-        settings: TrainingSettings = components.settings
-        newest = {result["dataloader_tag"]: result for result in read_results(folder / METRICS_FILE_NAME)}
-        train = newest.pop(components.train_dataloader.dataloader_tag, None)
-        loss_tag = components.loss_fn.tag
+    def _result(self, components: TrainingComponentsInstantiationModel, num_parameters: int) -> dict[str, Any]:
+        target = components.settings.training_target
         checkpoint = find_latest_checkpoint(checkpoint_path_of(self.config_dict))
-        result = {
+        return {
             "checkpoint_folder_path": str(checkpoint.absolute()) if checkpoint else None,
-            "num_steps": settings.training_target.num_target_steps,
-            "num_tokens": settings.training_target.num_target_tokens,
+            "num_steps": target.num_target_steps,
+            "num_tokens": target.num_target_tokens,
             "num_parameters": num_parameters,
-            "train_loss": train["losses"]["train loss avg"] if train else None,
-            "evaluation_losses": {tag: evaluation["losses"][loss_tag] for tag, evaluation in newest.items()},
             "duration_in_s": round(time.perf_counter() - self._started, 3),
-            "world_size": settings.cuda_env.world_size,
-            "device": device_type,
+            "world_size": components.settings.cuda_env.world_size,
+            "device": next(components.app_state.model_parts[0].parameters()).device.type,
         }
-        with atomic_path(folder / RESULT_FILE_NAME) as temporary:
-            temporary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
 def _check_token_ids(components: TrainingComponentsInstantiationModel) -> None:
@@ -240,12 +258,3 @@ def _check_token_ids(components: TrainingComponentsInstantiationModel) -> None:
 
     datasets = [components.train_dataset, *(loader.dataset for loader in components.eval_dataloaders)]
     refuse_unknown_token_ids(datasets, vocab_size, get_rank(), get_world_size(), max_over_ranks)
-
-
-def _plain(value: Any) -> Any:
-    """The same value with paths as text, so that any YAML reader understands it."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value

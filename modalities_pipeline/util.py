@@ -3,9 +3,10 @@
 import dataclasses
 import enum
 import hashlib
+import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
+from modalities_pipeline.config.overlays import load_config
 from modalities_pipeline.distributed.env import get_rank
 from modalities_pipeline.exceptions import ConfigError, TimeRecorderStateError
 
@@ -50,12 +52,26 @@ def parse_enum_by_name(name: str, enum_type: type[EnumT]) -> EnumT:
         ) from None
 
 
-def get_experiment_id_from_config(config_file_path: Path | None, hash_length: int | None = 16) -> str:
-    """`YYYY-MM-DD__HH-MM-SS`, followed by `_<hash of the config's content>` if there is a config."""
+def experiment_id_of(config: Mapping[str, Any] | None, hash_length: int | None = 16) -> str:
+    """`YYYY-MM-DD__HH-MM-SS`, followed by `_<hash of the config's content>` if there is a config.
+
+    The content is what the file and those that it extends say together; layout, comments and the order of keys do not
+    count.
+    """
     now = datetime.now().strftime("%Y-%m-%d__%H-%M-%S")
-    if config_file_path is None:
+    if config is None:
         return now
-    return f"{now}_{hashlib.sha256(config_file_path.read_bytes()).hexdigest()[:hash_length]}"
+    content = json.dumps(config, sort_keys=True, default=str)
+    return f"{now}_{hashlib.sha256(content.encode()).hexdigest()[:hash_length]}"
+
+
+def get_experiment_id_from_config(config_file_path: Path | None, hash_length: int | None = 16) -> str:
+    """`experiment_id_of` the content of a file.
+
+    Raises:
+        ConfigError: the file is missing or no config.
+    """
+    return experiment_id_of(load_config(config_file_path).data if config_file_path is not None else None, hash_length)
 
 
 def get_synced_string(string_to_be_synced: str, from_rank: int = 0, max_string_byte_length: int = 1024) -> str:

@@ -1,8 +1,9 @@
-"""What docs/data.md and the example configs of data say is true: they are run."""
+"""What docs/*.md and the example configs say is true: they are run."""
 
 import importlib
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from modalities_pipeline.__main__ import main
 from modalities_pipeline.data.pbin import PackedFile, PackedFileWriter
 
 ROOT = Path(__file__).resolve().parents[1]
+CONFIG = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
 DATA = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
 WORDS = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", DATA, flags=re.MULTILINE)
 
@@ -79,3 +81,38 @@ def test_the_python_example_runs(folder: Path) -> None:
     exec(compile(example, "docs/data.md", "exec"), {})
     with PackedFile(folder / "shuffled.pbin") as file:
         assert sorted(len(file.document(position)) for position in range(2)) == [16, 20]
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the example configs, in a working directory without data."""
+    monkeypatch.chdir(tmp_path)
+    return shutil.copytree(ROOT / "configs", tmp_path / "configs")
+
+
+@pytest.mark.parametrize("command", [line.split("#")[0] for line in "".join(_blocks(CONFIG, "bash")).splitlines()])
+def test_the_commands_about_configs_succeed(command: str, configs: Path) -> None:
+    program, *arguments = shlex.split(command)
+    assert program == "modalities-pipeline"
+    assert main(arguments) == 0
+
+
+def test_the_mistakes_are_told_as_shown(
+    configs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(configs)
+    [faulty] = [block for block in _blocks(CONFIG, "yaml") if "lr: high" in block]
+    [expected] = _blocks(CONFIG, "text")
+    Path("mine.yaml").write_text(faulty, encoding="utf-8")
+    assert main(["config", "check", "mine.yaml"]) == 1
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("mine.yaml:")]
+    assert told == expected.splitlines()
+
+
+def test_the_example_configs_are_short() -> None:
+    lengths = {path.stem: len(path.read_text("utf-8").splitlines()) for path in (ROOT / "configs").glob("*.yaml")}
+    assert {name for name, length in lengths.items() if length > 120} == {"train_base"}

@@ -48,14 +48,20 @@ def test_only_orchestration_imports_dagster(module: str) -> None:
     assert not _below(_imports(module), {"dagster", "dagster_pipes"})
 
 
-@pytest.mark.parametrize(
-    "module", [m for m in MODULES if m.startswith("data/") or m in ("config/loader.py", "config/errors.py")]
-)
-def test_data_side_knows_nothing_of_torch_transformers_or_dagster(module: str) -> None:
+@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith(("data/", "config/"))])
+def test_data_and_configs_know_nothing_of_torch_transformers_or_dagster(module: str) -> None:
     assert not _below(_imports(module), {"torch", "transformers", "dagster"})
 
 
-@pytest.mark.parametrize("module", ["api.py", "__main__.py", "__init__.py", "definitions.py", "config/registry.py"])
+@pytest.mark.parametrize("module", [m for m in MODULES if m.endswith(("components.py", "configs.py"))])
+def test_what_a_config_may_say_is_known_without_anything_heavy(module: str) -> None:
+    assert not _below(_imports(module), {*HEAVY, "numpy", "dagster"})
+
+
+ENTRIES = ("api.py", "__main__.py", "__init__.py", "definitions.py", "command_line/", "sweeps/")
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith(ENTRIES)])
 def test_entry_modules_import_nothing_heavy_at_the_top(module: str) -> None:
     assert not _below(_imports(module, top_level_only=True), HEAVY)
 
@@ -85,7 +91,9 @@ def test_only_reporting_imports_wandb(module: str) -> None:
     assert not _below(_imports(module), {"wandb"})
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m not in ("distributed/env.py", "config/loader.py")])
+@pytest.mark.parametrize(
+    "module", [m for m in MODULES if m not in ("distributed/env.py", "config/interpolation/resolvers.py")]
+)
 def test_ranks_are_read_from_the_environment_in_one_place(module: str) -> None:
     source = (PACKAGE / module).read_text(encoding="utf-8")
     assert not re.search(r"(environ|getenv)[^\n]*\b(RANK|LOCAL_RANK|WORLD_SIZE)\b", source)

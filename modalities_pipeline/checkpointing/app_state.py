@@ -14,7 +14,6 @@ from torch.distributed.checkpoint.stateful import Stateful
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.exceptions import CheckpointingError
 
 
@@ -65,11 +64,3 @@ class AppState(Stateful):
         if self.lr_scheduler is not None:
             self.lr_scheduler.load_state_dict(state_dict["lr_scheduler"])
         self.is_loaded = True
-
-
-class RawAppStateConfig(ComponentConfig):
-    """Fields of the app state `raw`."""
-
-    model: nn.Module | list[nn.Module]
-    optimizer: Optimizer
-    lr_scheduler: LRScheduler | None = None

@@ -1,27 +1,19 @@
 """Loading distributed checkpoints (DCP) into an app state, whatever the number of ranks that saved them."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
-from pydantic import Field
 from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from modalities_pipeline.checkpointing.app_state import AppState
 from modalities_pipeline.checkpointing.folders import require_complete
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.exceptions import CheckpointingError
 
 STATE_KEY = "app"
 _MODEL_PREFIX = f"{STATE_KEY}.model."
-
-
-class DCPCheckpointLoadingConfig(ComponentConfig):
-    """Fields of the checkpoint loading `dcp`."""
-
-    global_rank: Annotated[int, Field(strict=True, ge=0)]
 
 
 class DCPCheckpointLoading:
@@ -33,13 +25,6 @@ class DCPCheckpointLoading:
     def load_checkpoint_(self, app_state: AppState, checkpoint_dir_path: Path) -> AppState:
         """Load into `app_state` in place; raises as `load_app_state_`."""
         return load_app_state_(app_state, checkpoint_dir_path)
-
-
-class DCPAppStateConfig(ComponentConfig):
-    """Fields of the app state `dcp`."""
-
-    raw_app_state: AppState
-    checkpoint_dir_path: Path
 
 
 def get_dcp_checkpointed_app_state(raw_app_state: AppState, checkpoint_dir_path: Path) -> AppState:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.checkpointing.folders import require_complete
+from modalities_pipeline.config.resolution import Unresolved
 from modalities_pipeline.exceptions import ConfigError
 from modalities_pipeline.progress.training_progress import parse_checkpoint_name
 
@@ -15,7 +16,7 @@ def checkpoint_path_of(config_dict: Mapping[str, Any]) -> Path:
     """The folder in which a (resolved) training config puts its checkpoints.
 
     Raises:
-        ConfigError: the config has no such setting.
+        ConfigError: the config has no such setting, or it has no value here.
     """
     keys = ("checkpoint_saving", "config", "checkpoint_saving_execution", "config", "checkpoint_path")
     value: Any = config_dict
@@ -23,6 +24,8 @@ def checkpoint_path_of(config_dict: Mapping[str, Any]) -> Path:
         if not isinstance(value, Mapping) or key not in value:
             raise ConfigError(f"The config says nowhere where its checkpoints are ({'.'.join(keys)} is missing).")
         value = value[key]
+    if isinstance(value, Unresolved):
+        raise ConfigError(f"Where the checkpoints are is not known here ({'.'.join(keys)}: {value.reason}).")
     return Path(value)
 
 

@@ -4,11 +4,9 @@ import contextlib
 import json
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Annotated
 
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from pydantic import Field
 from torch.distributed.checkpoint.api import CheckpointException
 
 from modalities_pipeline.batch import EvaluationResultBatch
@@ -21,7 +19,6 @@ from modalities_pipeline.checkpointing.folders import (
 )
 from modalities_pipeline.checkpointing.loading import STATE_KEY
 from modalities_pipeline.checkpointing.strategies import CheckpointingInstruction, CheckpointSavingStrategyIF
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.data.files import atomic_path
 from modalities_pipeline.exceptions import CheckpointingError
 from modalities_pipeline.progress.training_progress import TrainingProgress
@@ -42,14 +39,6 @@ class CheckpointSavingExecutionABC(ABC):
         app_state: AppState,
     ) -> None:
         """Save first, then delete."""
-
-
-class DCPCheckpointSavingConfig(ComponentConfig):
-    """Fields of the checkpoint saving execution `dcp`."""
-
-    checkpoint_path: Path
-    global_rank: Annotated[int, Field(strict=True, ge=0)]
-    experiment_id: str
 
 
 class DCPCheckpointSaving(CheckpointSavingExecutionABC):
@@ -105,13 +94,6 @@ class DCPCheckpointSaving(CheckpointSavingExecutionABC):
             with atomic_path(self.checkpoint_path / INFO_FILE_NAME) as info_path:
                 info_path.write_text(json.dumps({"checkpoint_folder_path": str(final.absolute())}), encoding="utf-8")
         dist.barrier()
-
-
-class CheckpointSavingConfig(ComponentConfig):
-    """Fields of `checkpoint_saving`."""
-
-    checkpoint_saving_strategy: CheckpointSavingStrategyIF
-    checkpoint_saving_execution: CheckpointSavingExecutionABC
 
 
 class CheckpointSaving:

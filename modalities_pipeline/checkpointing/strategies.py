@@ -3,12 +3,8 @@
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Annotated
-
-from pydantic import Field
 
 from modalities_pipeline.batch import EvaluationResultBatch
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.progress.training_progress import TrainingProgress
 
 
@@ -34,12 +30,6 @@ class CheckpointSavingStrategyIF(ABC):
         """The instruction for the current step; `saved` are the older checkpoints on disk, fewest steps first."""
 
 
-class SaveEveryKStepsCheckpointingStrategyConfig(ComponentConfig):
-    """Fields of `save_every_k_steps_checkpointing_strategy`."""
-
-    k: Annotated[int, Field(strict=True, gt=0)]
-
-
 class SaveEveryKStepsCheckpointingStrategy(CheckpointSavingStrategyIF):
     """Saves at every multiple of `k` steps and deletes nothing."""
 
@@ -57,12 +47,6 @@ class SaveEveryKStepsCheckpointingStrategy(CheckpointSavingStrategyIF):
         num_steps = training_progress.num_seen_steps_total
         is_last = num_steps == training_progress.num_target_steps
         return CheckpointingInstruction(save_current=num_steps % self.k == 0 or is_last)
-
-
-class SaveKMostRecentCheckpointsStrategyConfig(ComponentConfig):
-    """Fields of `save_k_most_recent_checkpoints_strategy`."""
-
-    k: Annotated[int, Field(strict=True, ge=-1)]
 
 
 class SaveKMostRecentCheckpointsStrategy(CheckpointSavingStrategyIF):

@@ -1,11 +1,14 @@
 """Writes a Hugging Face model folder, and proves that it is the model it was made from."""
 
+import dataclasses
 import logging
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
+from modalities_pipeline.conversion.hf_verification import PROBE_TEXT, verify_logits, verify_tokens
 from modalities_pipeline.conversion.llama import to_llama
 from modalities_pipeline.conversion.trained_model import load_trained_model
 from modalities_pipeline.data.manifest import BuildResult
@@ -14,13 +17,7 @@ from modalities_pipeline.models.gpt2 import GPT2LLM
 
 logger = logging.getLogger(__name__)
 
-_MAX_LOGIT_DIFFERENCE = 1e-4
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_PROBE_TEXT = (
-    "The quick brown fox jumps over the lazy dog.\n\ndef main() -> None:\n    print('1, 2, 3')  # naïve façade\n\n"
-    "A list is a mutable sequence, typically used to store collections of homogeneous items. "
-) * 8
-_NUM_RANDOM_PROBES = 4
 
 _MODEL_CARD = """---
 library_name: transformers
@@ -28,16 +25,31 @@ pipeline_tag: text-generation
 ---
 # A language model trained with modalities_pipeline
 
-{architecture}, {num_parameters:,} parameters, {dtype}, context of {context} tokens. Documents end with `{eod_token}`
-(id {eod_token_id}), which is also the padding.
+{architecture}, {num_parameters:,} parameters, {dtype}, context of {context} tokens.{documents}
 
 ```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM{tokenizer_import}
 
-model = AutoModelForCausalLM.from_pretrained("path/to/this/folder")
-tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+model = AutoModelForCausalLM.from_pretrained("path/to/this/folder"){tokenizer_line}
 ```
 """
+_TOKENIZER_LINE = '\ntokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")'
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """What a model folder says of tokens.
+
+    Attributes:
+        num_token_ids: largest id plus one.
+        eod_token, eod_token_id: the token that ends documents; None if that is not known.
+        tokenizer: is written into the folder; None: it comes without one that transformers loads.
+    """
+
+    num_token_ids: int
+    eod_token: str | None = None
+    eod_token_id: int | None = None
+    tokenizer: PreTrainedTokenizerBase | None = None
 
 
 def export_hf_model(
@@ -53,88 +65,91 @@ def export_hf_model(
         raise ConversionError(f"dtype {dtype!r} is unknown. Use one of: {', '.join(_DTYPES)}.")
     model = load_trained_model(config_file_path, checkpoint_folder_path)
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_dir)
-    eod_token_id, num_token_ids = _check_tokenizer(tokenizer, tokenizer_dir, eod_token, model.config.vocab_size)
-    llama = to_llama(model, _DTYPES[dtype], eod_token_id)
+    vocabulary = vocabulary_of(tokenizer, f"The tokenizer in {tokenizer_dir}", eod_token)
+    return write_hf_model(model, output_dir, _DTYPES[dtype], vocabulary)
+
+
+def vocabulary_of(tokenizer: PreTrainedTokenizerBase, name: str, eod_token: str | None) -> Vocabulary:
+    """What a folder with this tokenizer says of tokens; `name` is the tokenizer's in messages.
+
+    Raises:
+        ConversionError: the tokenizer has no such end-of-document token.
+    """
+    ids = tokenizer.get_vocab()
+    if eod_token is not None and eod_token not in ids:
+        raise ConversionError(f"{name} has no token {eod_token!r}. Set the eod_token packed with.")
+    eod_token_id = None if eod_token is None else ids[eod_token]
+    return Vocabulary(max(ids.values()) + 1, eod_token, eod_token_id, tokenizer)
+
+
+def write_hf_model(
+    model: GPT2LLM, output_dir: Path, dtype: torch.dtype, vocabulary: Vocabulary | None = None
+) -> BuildResult:
+    """Write a model into a new folder that transformers loads without remote code, and verify it there.
+
+    Raises:
+        ConversionError: transformers' stock architectures cannot express the model, the vocabulary does not fit, or
+            what was written differs from the model.
+    """
+    eod_token_id = vocabulary.eod_token_id if vocabulary else None
+    vocab_size = model.config.vocab_size
+    if vocabulary and vocabulary.num_token_ids > vocab_size:
+        raise ConversionError(
+            f"The tokenizer has {vocabulary.num_token_ids} token ids, more than the model's vocab_size ({vocab_size}). "
+            "It is not the tokenizer that the model was trained with."
+        )
+    llama = to_llama(model, dtype, eod_token_id)
     llama.generation_config = GenerationConfig(
         bos_token_id=eod_token_id,
         eos_token_id=eod_token_id,
         pad_token_id=eod_token_id,
         # The vocabulary is padded to a round size; the model must not say what no token stands for.
-        suppress_tokens=list(range(num_token_ids, model.config.vocab_size)) or None,
+        suppress_tokens=list(range(vocabulary.num_token_ids, vocab_size)) or None if vocabulary else None,
     )
     llama.save_pretrained(output_dir)
-    tokenizer.eos_token = tokenizer.bos_token = tokenizer.pad_token = eod_token
-    tokenizer.save_pretrained(output_dir)
-    architecture = type(llama).__name__
+    text_ids = _write_tokenizer(vocabulary, output_dir) if vocabulary else None
+    details: dict[str, Any] = {"architecture": type(llama).__name__, "dtype": str(dtype).removeprefix("torch.")}
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    _write_card(output_dir, model, num_parameters, details, vocabulary)
+    if text_ids is not None:
+        verify_tokens(output_dir, text_ids)
+    difference = verify_logits(model.to(dtype).float(), output_dir, text_ids, eod_token_id)
+    if vocabulary:
+        details |= {name: getattr(vocabulary, name) for name in ("eod_token", "eod_token_id", "num_token_ids")}
+    return BuildResult(counts={"num_parameters": num_parameters, "max_logit_difference": difference}, details=details)
+
+
+def _write_tokenizer(vocabulary: Vocabulary, output_dir: Path) -> list[int] | None:
+    """Write the tokenizer and return its ids of the text that the folder is verified with; None if there is none."""
+    tokenizer: Any = vocabulary.tokenizer
+    if tokenizer is None:
+        return None
+    text_ids: list[int] = tokenizer(PROBE_TEXT, verbose=False)["input_ids"]
+    if vocabulary.eod_token is not None:
+        tokenizer.eos_token = tokenizer.bos_token = tokenizer.pad_token = vocabulary.eod_token
+    tokenizer.save_pretrained(output_dir)
+    return text_ids
+
+
+def _write_card(
+    output_dir: Path, model: GPT2LLM, num_parameters: int, details: dict[str, Any], vocabulary: Vocabulary | None
+) -> None:
+    has_tokenizer = vocabulary is not None and vocabulary.tokenizer is not None
+    documents = ""
+    if vocabulary is not None and vocabulary.eod_token is not None:
+        documents = (
+            f" Documents end with `{vocabulary.eod_token}`\n(id {vocabulary.eod_token_id}), which is also the padding."
+        )
     card = _MODEL_CARD.format(
-        architecture=architecture,
+        **details,
         num_parameters=num_parameters,
-        dtype=dtype,
         context=model.config.sequence_length,
-        eod_token=eod_token,
-        eod_token_id=eod_token_id,
+        documents=documents,
+        tokenizer_import=", AutoTokenizer" if has_tokenizer else "",
+        tokenizer_line=_TOKENIZER_LINE if has_tokenizer else "",
     )
     card_path = output_dir / "README.md"
     card_path.write_text(card, encoding="utf-8")
     for path in output_dir.iterdir():
         # safetensors makes files that only their owner can read; the folder may be meant for others.
         path.chmod(card_path.stat().st_mode)
-    difference = _verify(model.to(_DTYPES[dtype]).float(), output_dir, tokenizer_dir, eod_token_id)
-    return BuildResult(
-        counts={"num_parameters": num_parameters, "max_logit_difference": difference},
-        details={
-            "architecture": architecture,
-            "dtype": dtype,
-            "eod_token": eod_token,
-            "eod_token_id": eod_token_id,
-            "num_token_ids": num_token_ids,
-        },
-    )
-
-
-def _check_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, tokenizer_dir: Path, eod_token: str, vocab_size: int
-) -> tuple[int, int]:
-    """(id of the end-of-document token, number of token ids)."""
-    ids = tokenizer.get_vocab()
-    if eod_token not in ids:
-        raise ConversionError(
-            f"The tokenizer in {tokenizer_dir} has no token {eod_token!r}. Set the eod_token packed with."
-        )
-    num_token_ids = max(ids.values()) + 1
-    if num_token_ids > vocab_size:
-        raise ConversionError(
-            f"The tokenizer in {tokenizer_dir} has {num_token_ids} token ids, more than the model's vocab_size "
-            f"({vocab_size}). It is not the tokenizer that the model was trained with."
-        )
-    return ids[eod_token], num_token_ids
-
-
-@torch.inference_mode()
-def _verify(model: GPT2LLM, output_dir: Path, tokenizer_dir: Path, eod_token_id: int) -> float:
-    """Load the folder as a user would, compare it with our model in float32, and return the largest difference."""
-    reloaded = AutoModelForCausalLM.from_pretrained(output_dir, dtype=torch.float32).eval()
-    tokenizer = AutoTokenizer.from_pretrained(output_dir)
-    text_ids = tokenizer(_PROBE_TEXT, verbose=False)["input_ids"]
-    if text_ids != AutoTokenizer.from_pretrained(tokenizer_dir)(_PROBE_TEXT, verbose=False)["input_ids"]:
-        raise ConversionError(f"The saved tokenizer does not tokenize like the one in {tokenizer_dir}.")
-    special_ids = (tokenizer.eos_token_id, reloaded.config.eos_token_id, reloaded.generation_config.eos_token_id)
-    if special_ids != (eod_token_id,) * len(special_ids):
-        raise ConversionError(f"The end token's id is {eod_token_id}, but was saved as {special_ids}.")
-    length = model.config.sequence_length
-    generator = torch.Generator().manual_seed(0)
-    probes = [
-        torch.randint(model.config.vocab_size, (_NUM_RANDOM_PROBES, length), generator=generator),
-        torch.tensor([text_ids[:length]]),
-    ]
-    differences = [(model(probe) - reloaded(input_ids=probe, use_cache=False).logits).abs().max() for probe in probes]
-    difference = float(torch.stack(differences).max())
-    logger.info("The converted model's logits differ by at most %.2e.", difference)
-    # Written so that NaN fails as well.
-    if not difference < _MAX_LOGIT_DIFFERENCE:
-        raise ConversionError(
-            f"The logits of the converted model differ by {difference:.2e} from the trained one's, more than "
-            f"{_MAX_LOGIT_DIFFERENCE:.0e}. Nothing was published."
-        )
-    return difference

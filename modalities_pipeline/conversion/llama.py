@@ -27,7 +27,7 @@ _NAMES = {
 _LEFT_OUT = re.compile(r"transformer\.h\.\d+\.attn\.qkv_transforms\.\d+\.inv_freq")
 
 
-def to_llama(model: GPT2LLM, dtype: torch.dtype, eod_token_id: int) -> LlamaForCausalLM:
+def to_llama(model: GPT2LLM, dtype: torch.dtype, eod_token_id: int | None) -> LlamaForCausalLM:
     """The same model as Llama, its weights in `dtype`; fit for saving, its buffers are on the meta device.
 
     Raises:
@@ -55,8 +55,8 @@ def llama_name(name: str) -> str:
     raise ConversionError(f"Llama has nothing like the parameter {name}.")
 
 
-def llama_config(config: GPT2LLMConfig, eod_token_id: int) -> LlamaConfig:
-    """Llama's config of the same model; the end-of-document token is its beginning, end and padding.
+def llama_config(config: GPT2LLMConfig, eod_token_id: int | None) -> LlamaConfig:
+    """Llama's config of the same model; the end-of-document token, if known, is its beginning, end and padding.
 
     Raises:
         ConversionError: the model has an option that Llama does not know; all such options are named.

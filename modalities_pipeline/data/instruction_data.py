@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from modalities_pipeline.config.yaml_files.yaml_text import to_yaml
 from modalities_pipeline.data.files import FileExistencePolicy, atomic_path, os_errors_named, remove, temporary_path
 from modalities_pipeline.data.instruction.instruction_config import (
     InstructionDataPlan,
@@ -23,7 +22,7 @@ from modalities_pipeline.data.manifest import BuildResult, StageIdentity
 from modalities_pipeline.data.packing.text_extraction import TextExtractor
 from modalities_pipeline.data.production import produce
 from modalities_pipeline.data.raw.raw_source import RawSource
-from modalities_pipeline.exceptions import ConfigError, MissingSectionError
+from modalities_pipeline.exceptions import MissingSectionError
 
 logger = logging.getLogger(__name__)
 
@@ -127,9 +126,10 @@ def _check_pbin_config(plan: InstructionDataPlan, pbin_config: dict[str, Any]) -
     """
     from pydantic import ValidationError
 
-    from modalities_pipeline.config.errors import describe_validation_error
-    from modalities_pipeline.config.loader import load_yaml
-    from modalities_pipeline.data.tokenized_pack import PackConfigSettings
+    from modalities_pipeline.config.checking.errors import faults_in_words
+    from modalities_pipeline.config.checking.faults import Fault, raise_faults
+    from modalities_pipeline.config.overlays import load_config
+    from modalities_pipeline.config.schemas.pack_settings import PackConfigSettings
     from modalities_pipeline.tokenization.saved_tokenizer import build_tokenizer, tokenizer_details
 
     path = plan.config.settings.pbin_creation_config_file_path
@@ -141,8 +141,10 @@ def _check_pbin_config(plan: InstructionDataPlan, pbin_config: dict[str, Any]) -
     try:
         settings = PackConfigSettings.model_validate({**pbin_config["settings"], **there})
     except ValidationError as error:
-        lines = describe_validation_error(error, path, load_yaml(path).position, ("settings",), PackConfigSettings)
-        raise ConfigError("\n".join(lines)) from None
+        document = load_config(path)
+        wrong = [(("settings", *where), message) for where, message in faults_in_words(error, PackConfigSettings)]
+        raise_faults(Fault(key_path, message, document.origin(key_path)) for key_path, message in wrong)
+        raise
     tokenizer_details(build_tokenizer(pbin_config["tokenizer"]), settings.eod_token)
     extractor = TextExtractor(settings.jq_pattern)
     return extractor if settings.on_bad_sample == "error" else None
@@ -160,12 +162,5 @@ def _pack(pbin_configs: dict[str, dict[str, Any]], plan: InstructionDataPlan) ->
 
     for partition, pbin_config in pbin_configs.items():
         with atomic_path(plan.pbin_config_path(partition)) as temporary:
-            temporary.write_text(yaml.dump(pbin_config, Dumper=_Dumper, sort_keys=False, allow_unicode=True), "utf-8")
+            temporary.write_text(to_yaml(pbin_config), "utf-8")
         api.pack_encoded_data(pbin_config, FileExistencePolicy.OVERRIDE)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes every text, so that no reader of YAML takes one for a number."""
-
-
-_Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"'))

@@ -2,14 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Annotated, Self
 
 import torch
-from pydantic import Field, model_validator
 
 from modalities_pipeline.batch import DatasetBatch
-from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.dataloading.configs import DataTypeEnum
 from modalities_pipeline.distributed.env import default_device_type
 from modalities_pipeline.exceptions import ConfigError
 
@@ -20,29 +17,6 @@ class DatasetBatchGeneratorIF(ABC):
     @abstractmethod
     def get_dataset_batch(self) -> DatasetBatch:
         """The next batch."""
-
-
-class DataTypeEnum(StrEnum):
-    """Kinds of numbers of a random batch."""
-
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    int64 = "int64"
-
-
-class RandomDatasetBatchGeneratorConfig(ComponentConfig):
-    """Fields of `dataset_batch_generator/random`; numbers are drawn from [min_val, max_val)."""
-
-    dims: dict[str, Annotated[int, Field(strict=True, gt=0)]] = Field(min_length=1)
-    data_type: DataTypeEnum
-    min_val: int
-    max_val: int
-
-    @model_validator(mode="after")
-    def _check_range(self) -> Self:
-        if self.min_val >= self.max_val:
-            raise ValueError(f"min_val ({self.min_val}) must be smaller than max_val ({self.max_val})")
-        return self
 
 
 class RandomDatasetBatchGenerator(DatasetBatchGeneratorIF):

@@ -2,14 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Self
 
 import numpy as np
 import torch
-from pydantic import model_validator
 
 from modalities_pipeline.batch import DatasetBatch
-from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.dataloading.collator_configs import fault_of_text_keys
 from modalities_pipeline.dataloading.datasets import Sample
 from modalities_pipeline.exceptions import BatchStateError, ConfigError, UserError
 
@@ -23,13 +21,6 @@ class CollateFnIF(ABC):
     @abstractmethod
     def __call__(self, batch: list[Sample]) -> DatasetBatch:
         """The batch of these samples."""
-
-
-class GPT2LLMCollateFnConfig(ComponentConfig):
-    """Fields of `gpt_2_llm_collator`."""
-
-    sample_key: str
-    target_key: str
 
 
 class GPT2LLMCollateFn(CollateFnIF):
@@ -53,22 +44,6 @@ class GPT2LLMCollateFn(CollateFnIF):
         return DatasetBatch(samples={self.sample_key: tokens[:, :-1]}, targets={self.target_key: tokens[:, 1:]})
 
 
-class CoCaCollateFnConfig(ComponentConfig):
-    """Fields of `coca_collator`."""
-
-    sample_keys: list[str]
-    target_keys: list[str]
-    text_sample_key: str
-    text_target_key: str
-
-    @model_validator(mode="after")
-    def _check_text_keys(self) -> Self:
-        fault = _fault_of_text_keys(self.sample_keys, self.target_keys, self.text_sample_key, self.text_target_key)
-        if fault:
-            raise ValueError(fault)
-        return self
-
-
 class CoCaCollatorFn(CollateFnIF):
     """Images with captions: all keys stacked, and the text shifted for next-token prediction.
 
@@ -84,7 +59,7 @@ class CoCaCollatorFn(CollateFnIF):
         Raises:
             ConfigError: `text_sample_key` is not among the sample keys, or `text_target_key` is among the target keys.
         """
-        fault = _fault_of_text_keys(sample_keys, target_keys, text_sample_key, text_target_key)
+        fault = fault_of_text_keys(sample_keys, target_keys, text_sample_key, text_target_key)
         if fault:
             raise ConfigError(f"collate_fn.coca_collator: {fault}.")
         self.sample_keys = sample_keys
@@ -131,13 +106,3 @@ def stacked(batch: Sequence[Sample], key: str) -> torch.Tensor:
             "dataset of samples of equal length, such as packed_mem_map_dataset_continuous."
         )
     return torch.from_numpy(np.stack(arrays))
-
-
-def _fault_of_text_keys(
-    sample_keys: list[str], target_keys: list[str], text_sample_key: str, text_target_key: str
-) -> str | None:
-    if text_sample_key not in sample_keys:
-        return f"text_sample_key '{text_sample_key}' has to be one of sample_keys ({', '.join(sample_keys)})"
-    if text_target_key in target_keys:
-        return f"text_target_key '{text_target_key}' must not be one of target_keys: it is made from the text"
-    return None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from torch.distributed.device_mesh import DeviceMesh
 
-from modalities_pipeline.distributed.mesh import ParallelismDegrees
+from modalities_pipeline.distributed.configs import ParallelismDegrees
 from modalities_pipeline.exceptions import ConfigError
 
 _DATA_PARALLEL = (ParallelismDegrees.DP_REPLICATE, ParallelismDegrees.DP_SHARD)

@@ -1,25 +1,10 @@
 """The data loader: batches from a dataset in the order of a batch sampler."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import torch.utils.data
-from pydantic import Field
-from torch.utils.data import BatchSampler, DataLoader, Sampler
-
-from modalities_pipeline.config.component import ComponentConfig
-from modalities_pipeline.dataloading.collators import CollateFnIF
-
-
-class LLMDataLoaderConfig(ComponentConfig):
-    """Fields of the data loader; `num_workers` 0 reads in the training process itself."""
-
-    dataloader_tag: str
-    dataset: torch.utils.data.Dataset
-    batch_sampler: Sampler
-    collate_fn: CollateFnIF | None = None
-    num_workers: Annotated[int, Field(strict=True, ge=0)]
-    pin_memory: bool
+from torch.utils.data import BatchSampler, DataLoader
 
 
 class LLMDataLoader(DataLoader[Any]):

@@ -2,18 +2,16 @@
 
 import operator
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch.utils.data
 from numpy.typing import NDArray
-from pydantic import Field, FilePath
 
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.data.jsonl import LargeFileLinesReader
 from modalities_pipeline.data.packing.text_extraction import BadDocumentError, TextExtractor
+from modalities_pipeline.dataloading.configs import DummySampleConfig, DummySampleDataType
 from modalities_pipeline.exceptions import ConfigError, DatasetFormatError
 from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
 
@@ -50,16 +48,6 @@ def checked_position(index: int, num_samples: int) -> int:
     if not -num_samples <= position < num_samples:
         raise IndexError(f"There is no sample {position} among {num_samples}.")
     return position % num_samples
-
-
-class MemMapDatasetConfig(ComponentConfig):
-    """Fields of `mem_map_dataset`."""
-
-    raw_data_path: FilePath
-    index_path: FilePath | None = None
-    tokenizer: TokenizerWrapper
-    jq_pattern: str
-    sample_key: str
 
 
 class MemMapDataset(Dataset):
@@ -114,28 +102,6 @@ class MemMapDataset(Dataset):
         return {self.sample_key: np.asarray(self.tokenizer.tokenize(text), dtype=np.int64)}
 
 
-class DummySampleDataType(StrEnum):
-    """Kind of random numbers."""
-
-    FLOAT = "float"
-    INT = "int"
-
-
-class DummySampleConfig(ComponentConfig):
-    """One entry of a dummy sample."""
-
-    sample_key: str
-    sample_shape: tuple[int, ...]
-    sample_type: DummySampleDataType
-
-
-class DummyDatasetConfig(ComponentConfig):
-    """Fields of `dummy_dataset`."""
-
-    num_samples: Annotated[int, Field(strict=True, ge=1)]
-    sample_definition: list[DummySampleConfig]
-
-
 class DummyDataset(Dataset):
     """Random samples: standard normal float64, or int64 in [0, 512); sample i is the same each time."""
 
@@ -157,12 +123,6 @@ class DummyDataset(Dataset):
             else generator.integers(0, _DUMMY_VOCAB_SIZE, entry.sample_shape)
             for entry in self.sample_definition
         }
-
-
-class CombinedDatasetConfig(ComponentConfig):
-    """Fields of `combined`."""
-
-    datasets: Annotated[list[torch.utils.data.Dataset], Field(min_length=1)]
 
 
 class CombinedDataset(torch.utils.data.Dataset[Any]):

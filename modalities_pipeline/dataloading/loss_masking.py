@@ -1,39 +1,17 @@
 """A collator around another one that leaves everything but the answers of a conversation out of the loss."""
 
 import logging
-from typing import Literal
 
 import torch
-from pydantic import Field
 
 from modalities_pipeline.batch import DatasetBatch
-from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.dataloading.collator_configs import LossMaskingTokenConfig, OnBadRow
 from modalities_pipeline.dataloading.collators import CollateFnIF
 from modalities_pipeline.dataloading.datasets import Sample
 from modalities_pipeline.exceptions import BatchStateError, ConfigError, UserError
 from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
 
 logger = logging.getLogger(__name__)
-
-OnBadRow = Literal["error", "mask"]
-
-
-class LossMaskingTokenConfig(ComponentConfig):
-    """The tokens before and after every part that is in the loss; they are not in it themselves."""
-
-    b_include_to_loss_token: str = Field(min_length=1)
-    e_include_to_loss_token: str = Field(min_length=1)
-
-
-class LossMaskingCollateFnWrapperConfig(ComponentConfig):
-    """Fields of `mask_loss_collator_wrapper`; `on_bad_row` is not one of Modalities."""
-
-    wrapped_collate_fn: CollateFnIF
-    target_keys_to_mask: list[str] = Field(min_length=1)
-    loss_ignore_index: int
-    mask_tokens: LossMaskingTokenConfig
-    tokenizer: TokenizerWrapper
-    on_bad_row: OnBadRow = "error"
 
 
 class LossMaskingCollateFnWrapper(CollateFnIF):

@@ -5,13 +5,11 @@ import bisect
 import operator
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AliasChoices, Field
 
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.data.pbin import PackedFile
 from modalities_pipeline.dataloading.datasets import Dataset, Sample, checked_position
 from modalities_pipeline.exceptions import DatasetFormatError, UserError
@@ -19,8 +17,6 @@ from modalities_pipeline.exceptions import DatasetFormatError, UserError
 # torch has no unsigned 16 and 32 bit integers worth the name: tokens get the next signed type. Bytes stay bytes, as in
 # Modalities; collators turn them into what embeddings take.
 _SAMPLE_DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype(np.uint8), 2: np.dtype(np.int32), 4: np.dtype(np.int64)}
-
-SequenceLength = Annotated[int, Field(strict=True, gt=1)]
 
 
 class PackedMemMapDatasetBase(Dataset):
@@ -105,15 +101,6 @@ class PackedMemMapDatasetBase(Dataset):
         return np.lib.stride_tricks.sliding_window_view(self._file.tokens, block_size_in_tokens)
 
 
-class PackedMemMapDatasetContinuousConfig(ComponentConfig):
-    """Fields of `packed_mem_map_dataset_continuous`."""
-
-    raw_data_path: Path
-    sequence_length: SequenceLength
-    sample_key: str
-    reuse_last_target: bool = True
-
-
 class PackedMemMapDatasetContinuous(PackedMemMapDatasetBase):
     """The tokens of a packed file cut into blocks of equal length, regardless of documents; the tail is dropped.
 
@@ -148,14 +135,6 @@ class PackedMemMapDatasetContinuous(PackedMemMapDatasetBase):
 
     def _read_batch(self, positions: Sequence[int]) -> np.ndarray:
         return self._blocks[np.asarray(positions, dtype=np.int64)].astype(self._dtype)
-
-
-class PackedMemMapDatasetMegatronConfig(ComponentConfig):
-    """Fields of `packed_mem_map_dataset_megatron`; `block_size` is Modalities' name of the sequence length."""
-
-    raw_data_path: Path
-    sequence_length: Annotated[SequenceLength, Field(validation_alias=AliasChoices("sequence_length", "block_size"))]
-    sample_key: str
 
 
 class PackedMemMapDatasetMegatron(PackedMemMapDatasetBase):

@@ -1,86 +1,17 @@
 """Samplers: in which order samples are read, and by which rank."""
 
 from collections.abc import Iterator, Sequence, Sized
-from typing import Annotated, Literal, Self
 
 import torch
-import torch.utils.data
-from pydantic import Field, model_validator
 from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.data import BatchSampler, Sampler, SequentialSampler
 
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.dataloading.data_parallel import rank_in_mesh
 from modalities_pipeline.distributed.mesh import ParallelismDegrees
 from modalities_pipeline.exceptions import ConfigError
 
-_Count = Annotated[int, Field(strict=True, ge=0)]
-_Positive = Annotated[int, Field(strict=True, gt=0)]
-
 _BLOCK_IN_SAMPLES = 65_536
 _MAX_INT32 = 2**31 - 1
-
-
-class _PassConfig(ComponentConfig):
-    """What the samplers that go on from a given sample have in common."""
-
-    dataset: torch.utils.data.Dataset
-    epoch: _Count = 0
-    shuffle: bool = False
-    seed: int = 0
-    drop_last: Literal[True] = True
-    skip_num_global_samples: _Count = 0
-    num_epochs: _Positive = 1
-
-
-class _RankConfig(ComponentConfig):
-    """What the samplers that are told their rank have in common."""
-
-    rank: _Count
-    num_replicas: _Positive
-
-    @model_validator(mode="after")
-    def _check_rank(self) -> Self:
-        if self.rank >= self.num_replicas:
-            raise ValueError(f"rank ({self.rank}) must be smaller than num_replicas ({self.num_replicas})")
-        return self
-
-
-class DistributedSamplerConfig(_RankConfig):
-    """Fields of `distributed_sampler`."""
-
-    dataset: torch.utils.data.Dataset
-    shuffle: bool
-    seed: int = 0
-    drop_last: Literal[True] = True
-
-
-class ResumableDistributedSamplerConfig(_RankConfig, _PassConfig):
-    """Fields of `resumable_distributed_sampler`; `num_epochs` is not one of Modalities."""
-
-
-class ResumableDistributedMultiDimSamplerConfig(_PassConfig):
-    """Fields of `resumable_distributed_multi_dim_sampler`.
-
-    `data_parallel_key` is one dimension of the mesh, as in Modalities, or the list of all over which data is split.
-    """
-
-    device_mesh: DeviceMesh
-    data_parallel_key: ParallelismDegrees | Annotated[list[ParallelismDegrees], Field(min_length=1)]
-
-
-class SequentialSamplerConfig(ComponentConfig):
-    """Fields of `sequential_sampler`."""
-
-    data_source: torch.utils.data.Dataset
-
-
-class BatchSamplerConfig(ComponentConfig):
-    """Fields of the batch sampler."""
-
-    sampler: Sampler
-    batch_size: _Positive
-    drop_last: Literal[True] = True
 
 
 class ResumableDistributedSampler(Sampler[int]):

@@ -1,53 +1,14 @@
 """The device mesh: how the ranks of a run are arranged for parallelism."""
 
 import math
-from enum import StrEnum
-from typing import Annotated
 
 import torch
 import torch.distributed as dist
-from pydantic import Field
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.distributed.configs import ParallelismDegrees, fill_degrees
 from modalities_pipeline.distributed.env import default_device_type
 from modalities_pipeline.exceptions import ConfigError, RunningEnvError
-
-_Degree = Annotated[int, Field(strict=True, gt=0)]
-_DataParallelDegree = Annotated[int, Field(strict=True, ge=-1)]
-
-
-class ParallelismDegrees(StrEnum):
-    """Dimensions of a mesh, by the kind of parallelism along them."""
-
-    DP_REPLICATE = "dp_replicate"
-    DP_SHARD = "dp_shard"
-    CP = "cp"
-    TP = "tp"
-    PP = "pp"
-
-
-class DeviceMeshConfig(ComponentConfig):
-    """Fields of the mesh. Of the data parallel degrees one may be -1: whatever is left of `world_size`.
-
-    The device type is the run's (see `distributed.env`) unless given.
-    """
-
-    device_type: str | None = None
-    data_parallel_replicate_degree: _DataParallelDegree = 1
-    data_parallel_shard_degree: _DataParallelDegree
-    tensor_parallel_degree: _Degree = 1
-    pipeline_parallel_degree: _Degree = 1
-    context_parallel_degree: _Degree = 1
-    enable_loss_parallel: bool | None = False
-    world_size: _Degree
-
-
-class ParallelDegreeConfig(ComponentConfig):
-    """Fields of the number conversion `parallel_degree`."""
-
-    device_mesh: DeviceMesh
-    parallelism_methods: list[ParallelismDegrees]
 
 
 def get_device_mesh(
@@ -76,7 +37,14 @@ def get_device_mesh(
             raise ConfigError(f"device_mesh: {name} is {degree}, but models are only data parallel here. Set it to 1.")
     if enable_loss_parallel:
         raise ConfigError("device_mesh: enable_loss_parallel needs tensor parallelism. Set it to false.")
-    replicate, shard = _fill_degrees(data_parallel_replicate_degree, data_parallel_shard_degree, world_size)
+    given = {
+        ParallelismDegrees.DP_REPLICATE: data_parallel_replicate_degree,
+        ParallelismDegrees.DP_SHARD: data_parallel_shard_degree,
+    }
+    try:
+        degrees = fill_degrees(given, world_size)
+    except ValueError as error:
+        raise ConfigError(f"device_mesh: {error}.") from None
     if not dist.is_initialized():
         raise RunningEnvError("A device mesh needs a process group. Build it inside distributed.env.DistributedEnv.")
     if dist.get_world_size() != world_size:
@@ -84,9 +52,8 @@ def get_device_mesh(
             f"device_mesh: world_size is {world_size}, but the run has {dist.get_world_size()} processes. Use "
             "${cuda_env:WORLD_SIZE}."
         )
-    dimensions = {ParallelismDegrees.DP_REPLICATE.value: replicate, ParallelismDegrees.DP_SHARD.value: shard}
-    if replicate == 1:
-        del dimensions[ParallelismDegrees.DP_REPLICATE.value]
+    is_always_there = ParallelismDegrees.DP_SHARD
+    dimensions = {kind.value: size for kind, size in degrees.items() if size > 1 or kind is is_always_there}
     return init_device_mesh(
         _checked_device_type(device_type), tuple(dimensions.values()), mesh_dim_names=tuple(dimensions)
     )
@@ -116,23 +83,6 @@ def get_data_parallel_mesh(device_mesh: DeviceMesh) -> DeviceMesh:
         raise ConfigError(f"The device mesh has no dimension dp_shard (it has: {', '.join(names) or 'no names'}).")
     wanted = (ParallelismDegrees.DP_REPLICATE.value, ParallelismDegrees.DP_SHARD.value)
     return device_mesh[tuple(name for name in wanted if name in names)]
-
-
-def _fill_degrees(replicate: int, shard: int, world_size: int) -> tuple[int, int]:
-    if 0 in (replicate, shard):
-        raise ConfigError("device_mesh: a data parallel degree is 0. Use 1 for none, -1 for whatever is left.")
-    if replicate == shard == -1:
-        raise ConfigError("device_mesh: only one data parallel degree may be -1.")
-    if replicate == -1:
-        replicate = world_size // shard
-    if shard == -1:
-        shard = world_size // replicate
-    if replicate * shard != world_size:
-        raise ConfigError(
-            f"device_mesh: data_parallel_replicate_degree {replicate} x data_parallel_shard_degree {shard} is not "
-            f"world_size {world_size}."
-        )
-    return replicate, shard
 
 
 def _checked_device_type(device_type: str | None) -> str:

@@ -1,6 +1,5 @@
 """Generates text with a Hugging Face model folder."""
 
-import hashlib
 import logging
 import time
 from collections.abc import Iterator
@@ -13,12 +12,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from modalities_pipeline.distributed.env import default_device_type
 from modalities_pipeline.exceptions import UserError
 from modalities_pipeline.inference.samples import GeneratedSample
+from modalities_pipeline.inference.sampling import Sampling, prompt_seed
 from modalities_pipeline.inference.settings import GenerationSettings
 
 logger = logging.getLogger(__name__)
-
-# Below it all of the probability is on one token already, and the division could overflow.
-_GREEDY_TEMPERATURE = 1e-6
 
 
 class Generator:
@@ -65,7 +62,7 @@ class Generator:
             logger.warning("Prompt %r: only %d new tokens fit into the model's context.", prompt[:40], room)
         inputs = torch.tensor([prompt_ids], device=self._device)
         with torch.random.fork_rng():
-            torch.manual_seed(_prompt_seed(self._settings.seed, prompt))
+            torch.manual_seed(prompt_seed(self._settings.seed, prompt))
             output = self._model.generate(
                 inputs,
                 attention_mask=torch.ones_like(inputs),
@@ -83,12 +80,7 @@ class Generator:
         return GeneratedSample(prompt, continuation, len(new_ids), stopped)
 
     def _sampling_options(self) -> dict[str, Any]:
-        if self._settings.temperature < _GREEDY_TEMPERATURE:
+        if Sampling(self._settings.temperature).is_greedy:
             return {"do_sample": False}
         # transformers limits to the 50 likeliest tokens unless told otherwise; 0 is no limit.
         return {"do_sample": True, "temperature": self._settings.temperature, "top_k": self._settings.top_k or 0}
-
-
-def _prompt_seed(seed: int, prompt: str) -> int:
-    digest = hashlib.sha256(f"{seed}:{prompt}".encode()).digest()
-    return int.from_bytes(digest[:7], "little")

@@ -3,65 +3,21 @@
 import importlib
 import math
 from collections.abc import Callable
-from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import nn
 from torch.nn import functional
 
-from modalities_pipeline.config.component import ComponentConfig
-from modalities_pipeline.models.layer_norms import LayerNormWrapperConfig
-
-StrictCount = Annotated[int, Field(strict=True, ge=0)]
+from modalities_pipeline.models.attention_configs import (
+    AttentionConfig,
+    AttentionImplementation,
+    IdentityTransformEntry,
+    RotaryTransformEntry,
+)
+from modalities_pipeline.models.layer_norms import build_norm
 
 _HEAD_DIMENSION = -1
-
-
-class AttentionImplementation(StrEnum):
-    """How the scaled dot product is computed."""
-
-    MANUAL = "manual"
-    PYTORCH_FLASH = "pytorch_flash"
-    DAO_FLASH = "dao_flash"
-
-
-class RotaryTransformConfig(ComponentConfig):
-    """Rotary position embedding; `n_head` is the number of query heads, positions run along `seq_length_dim`."""
-
-    n_embd: StrictCount
-    n_head: StrictCount
-    seq_length_dim: Annotated[int, Field(strict=True)]
-    base_freq: Annotated[int, Field(strict=True, ge=10_000)]
-
-
-class IdentityTransformConfig(ComponentConfig):
-    """No fields: queries, keys and values stay as they are."""
-
-
-class RotaryTransformEntry(ComponentConfig):
-    """An entry of `qkv_transforms` that rotates queries and keys."""
-
-    type_hint: Literal["RotaryTransform"]
-    config: RotaryTransformConfig
-
-
-class IdentityTransformEntry(ComponentConfig):
-    """An entry of `qkv_transforms` that changes nothing."""
-
-    type_hint: Literal["IdentityTransform"]
-    config: IdentityTransformConfig
-
-
-QkvTransformEntry = Annotated[RotaryTransformEntry | IdentityTransformEntry, Field(discriminator="type_hint")]
-
-
-class AttentionConfig(ComponentConfig):
-    """What happens to queries, keys and values before the dot product: transforms in order, then a norm per head."""
-
-    qkv_transforms: list[QkvTransformEntry]
-    qk_norm_config: LayerNormWrapperConfig | None = None
 
 
 class IdentityTransform(nn.Module):
@@ -160,8 +116,8 @@ class CausalSelfAttention(nn.Module):
         self.resid_dropout = nn.Dropout(dropout)
         self.qkv_transforms = nn.ModuleList(build_qkv_transform(entry) for entry in attention_config.qkv_transforms)
         norm_config = attention_config.qk_norm_config
-        self.q_norm = norm_config.build() if norm_config else None
-        self.k_norm = norm_config.build() if norm_config else None
+        self.q_norm = build_norm(norm_config) if norm_config else None
+        self.k_norm = build_norm(norm_config) if norm_config else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Attend: (batch, T, n_embd) -> (batch, T, n_embd)."""

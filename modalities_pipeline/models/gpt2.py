@@ -1,22 +1,15 @@
 """The decoder-only transformer: GPT-2 and Llama style by configuration."""
 
-from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Any
 
 import torch
-from pydantic import Field, model_validator
 from torch import nn
 from torch.nn import functional
 
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.exceptions import UserError
-from modalities_pipeline.models.attention import (
-    AttentionConfig,
-    AttentionImplementation,
-    CausalSelfAttention,
-    RotaryTransformEntry,
-)
-from modalities_pipeline.models.layer_norms import LayerNormWrapperConfig, StrictDimension
+from modalities_pipeline.models.attention import CausalSelfAttention
+from modalities_pipeline.models.configs import ActivationType, GPT2LLMConfig, PositionTypes, swiglu_hidden_dim
+from modalities_pipeline.models.layer_norms import build_norm
 from modalities_pipeline.models.model import Activations, NNModel
 
 _WEIGHT_DECAY_GROUPS = {
@@ -24,96 +17,6 @@ _WEIGHT_DECAY_GROUPS = {
     "embedding": [".wte", ".wpe"],
     "layernorm": [".attention_norm", ".ffn_norm", ".lm_head_norm"],
 }
-# Tensor cores and FSDP shards like widths that are multiples of it; Modalities demands it.
-_WIDTH_MULTIPLE = 128
-
-
-class PositionTypes(StrEnum):
-    """Learned absolute positions, or none in the embedding (rotary ones are a qkv transform)."""
-
-    ABSOLUTE = "ABSOLUTE"
-    NOPE = "NOPE"
-
-
-class ActivationType(StrEnum):
-    """Which feed-forward network a block has."""
-
-    GELU = "gelu"
-    SWIGLU = "swiglu"
-
-
-class GPT2LLMConfig(ComponentConfig):
-    """Fields of the model. `ffn_hidden` is the width of the GELU network; see `swiglu_hidden_dim` for SwiGLU."""
-
-    sample_key: str
-    prediction_key: str
-    use_meta_device: bool | None = False
-    poe_type: PositionTypes
-    sequence_length: StrictDimension
-    vocab_size: StrictDimension
-    n_layer: StrictDimension
-    n_head_q: StrictDimension
-    n_head_kv: StrictDimension
-    n_embd: StrictDimension
-    ffn_hidden: StrictDimension
-    dropout: Annotated[float, Field(strict=True, ge=0.0, lt=1.0)]
-    bias: bool
-    attention_config: AttentionConfig
-    attention_implementation: AttentionImplementation
-    activation_type: ActivationType
-    attention_norm_config: LayerNormWrapperConfig
-    ffn_norm_config: LayerNormWrapperConfig
-    lm_head_norm_config: LayerNormWrapperConfig
-    use_weight_tying: bool
-    seed: int | None = None
-    enforce_swiglu_hidden_dim_multiple_of: Annotated[int, Field(ge=1)] = 256
-
-    @property
-    def head_dim(self) -> int:
-        """Width of one attention head."""
-        return self.n_embd // self.n_head_q
-
-    @model_validator(mode="after")
-    def _check_divisibility(self) -> Self:
-        if self.n_head_q % self.n_head_kv:
-            raise ValueError(f"n_head_q ({self.n_head_q}) must be divisible by n_head_kv ({self.n_head_kv})")
-        if self.n_embd % self.n_head_q:
-            raise ValueError(f"n_embd ({self.n_embd}) must be divisible by n_head_q ({self.n_head_q})")
-        for name in ("ffn_hidden", "vocab_size", "n_embd"):
-            if getattr(self, name) % _WIDTH_MULTIPLE:
-                raise ValueError(f"{name} ({getattr(self, name)}) must be divisible by {_WIDTH_MULTIPLE}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_positions(self) -> Self:
-        for entry in self.attention_config.qkv_transforms:
-            if not isinstance(entry, RotaryTransformEntry):
-                continue
-            if self.poe_type is not PositionTypes.NOPE:
-                raise ValueError(f"RotaryTransform needs poe_type NOPE, not {self.poe_type.value}")
-            if (entry.config.n_embd, entry.config.n_head) != (self.n_embd, self.n_head_q):
-                raise ValueError(
-                    f"RotaryTransform has n_embd {entry.config.n_embd} and n_head {entry.config.n_head}; they must be "
-                    f"the model's n_embd ({self.n_embd}) and n_head_q ({self.n_head_q})"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _check_norms(self) -> Self:
-        expected = {"attention_norm_config": self.n_embd, "ffn_norm_config": self.n_embd}
-        expected["lm_head_norm_config"] = self.n_embd
-        for name, dimension in expected.items():
-            if getattr(self, name).dimension != dimension:
-                raise ValueError(f"{name} is of size {getattr(self, name).dimension}; it must be n_embd ({dimension})")
-        qk_norm = self.attention_config.qk_norm_config
-        if qk_norm is not None and qk_norm.dimension != self.head_dim:
-            raise ValueError(f"qk_norm_config is of size {qk_norm.dimension}; it must be one head's ({self.head_dim})")
-        return self
-
-
-def swiglu_hidden_dim(ffn_hidden: int, multiple_of: int) -> int:
-    """Hidden width of SwiGLU: two thirds of `ffn_hidden`, as it has three matrices, rounded up to `multiple_of`."""
-    return -(int(2 * ffn_hidden / 3) // -multiple_of) * multiple_of
 
 
 class TransformerMLP(nn.Module):
@@ -151,8 +54,8 @@ class GPT2Block(nn.Module):
 
     def __init__(self, config: GPT2LLMConfig) -> None:
         super().__init__()
-        self.attention_norm = config.attention_norm_config.build()
-        self.ffn_norm = config.ffn_norm_config.build()
+        self.attention_norm = build_norm(config.attention_norm_config)
+        self.ffn_norm = build_norm(config.ffn_norm_config)
         self.attn = CausalSelfAttention(
             n_head_q=config.n_head_q,
             n_head_kv=config.n_head_kv,
@@ -188,7 +91,7 @@ class GPT2LLM(NNModel):
                 "wpe": nn.Embedding(config.sequence_length, config.n_embd) if absolute else nn.Identity(),
                 "drop": nn.Dropout(config.dropout),
                 "h": nn.ModuleDict({str(layer): GPT2Block(config) for layer in range(config.n_layer)}),
-                "lm_head_norm": config.lm_head_norm_config.build(),
+                "lm_head_norm": build_norm(config.lm_head_norm_config),
                 "lm_head": nn.Linear(config.n_embd, config.vocab_size, bias=False),
             }
         )

@@ -10,19 +10,20 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Literal
 
 import torch
-from pydantic import Field, model_validator
 from torch import nn
 
-from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.config.component import only_part
 from modalities_pipeline.exceptions import ConfigError, ModelStateError
+from modalities_pipeline.models.initialization_configs import (
+    ComposedModelInitializationConfig,
+    SupportWeightInitModels,
+    WeightInitTypes,
+)
 from modalities_pipeline.models.model import NNModel
 from modalities_pipeline.models.parameters import copy_full_tensor, materialize
-
-StrictPositive = Annotated[int, Field(strict=True, gt=0)]
 
 # What wrappers put into parameter names: torch.compile and activation checkpointing.
 _WRAPPER_PREFIXES = ("_orig_mod.", "_checkpoint_wrapped_module.")
@@ -38,13 +39,6 @@ class ModelInitializationIF(ABC):
     @abstractmethod
     def initialize_in_place(self, model: nn.Module) -> None:
         """Set the weights of a model that has memory; sharded models are welcome."""
-
-
-class WeightInitializedModelConfig(ComponentConfig):
-    """Fields of `model_initialized`."""
-
-    model: nn.Module
-    model_initializer: ModelInitializationIF
 
 
 @dataclass(frozen=True)
@@ -84,12 +78,14 @@ class RuleBasedInitializer(ModelInitializationIF):
         return next((rule for rule in reversed(self.rules) if re.fullmatch(rule.pattern, name)), None)
 
 
-def get_initialized_model(model: nn.Module, model_initializer: ModelInitializationIF) -> nn.Module:
+def get_initialized_model(model: nn.Module | list[nn.Module], model_initializer: ModelInitializationIF) -> nn.Module:
     """Give a model memory where it has none (meta device), then its initial weights; returns the same object.
 
     Raises:
         ModelStateError: only a part of the model is on the meta device, or some weights would stay uninitialised.
+        ConfigError: there are several models.
     """
+    model = only_part(model, "model_initialized")
     materialize(model)
     with torch.no_grad():
         for module in model.modules():
@@ -101,54 +97,29 @@ def get_initialized_model(model: nn.Module, model_initializer: ModelInitializati
     return model
 
 
-class WeightInitTypes(StrEnum):
-    """Schemes of `composed`: each one adds rules to the one before."""
-
-    PLAIN = "plain"
-    SCALED = "scaled"
-    SCALED_EMBED = "scaled_embed"
-
-
-class ComposedModelInitializationConfig(ComponentConfig):
-    """Fields of `composed`; `std: auto` is sqrt(2 / (5 * hidden_dim))."""
-
-    model_type: Literal["gpt2"]
-    weight_init_type: WeightInitTypes
-    mean: float
-    std: Annotated[float, Field(strict=True, ge=0.0)] | Literal["auto"]
-    hidden_dim: StrictPositive | None = None
-    num_layers: StrictPositive | None = None
-
-    @model_validator(mode="after")
-    def _check_combination(self) -> Self:
-        if self.std == "auto" and self.hidden_dim is None:
-            raise ValueError("std 'auto' needs hidden_dim")
-        if self.std != "auto" and self.hidden_dim is not None:
-            raise ValueError("hidden_dim has an effect only with std 'auto'; leave it out")
-        if self.weight_init_type is WeightInitTypes.PLAIN and self.num_layers is not None:
-            raise ValueError("num_layers has no effect with weight_init_type 'plain'; leave it out")
-        if self.weight_init_type is not WeightInitTypes.PLAIN and self.num_layers is None:
-            raise ValueError(f"weight_init_type '{self.weight_init_type.value}' needs num_layers")
-        return self
-
-
 def get_composed_model_initializer(
-    model_type: Literal["gpt2"],
+    model_type: SupportWeightInitModels | Literal["gpt2", "coca"],
     weight_init_type: WeightInitTypes,
     mean: float,
     std: float | Literal["auto"],
     hidden_dim: int | None = None,
     num_layers: int | None = None,
 ) -> RuleBasedInitializer:
-    """Normal weights, zero biases; scaled: smaller output projections; scaled_embed: large embeddings as well."""
+    """Normal weights, zero biases; scaled: smaller output projections; scaled_embed: large embeddings as well.
+
+    Raises:
+        ConfigError: the model is one whose parameters are not known here.
+    """
     config = ComposedModelInitializationConfig(
-        model_type=model_type,
+        model_type=SupportWeightInitModels(model_type),
         weight_init_type=weight_init_type,
         mean=mean,
         std=std,
         hidden_dim=hidden_dim,
         num_layers=num_layers,
     )
+    if config.model_type is not SupportWeightInitModels.GPT2:
+        raise ConfigError(f"composed: models of type {config.model_type.value} cannot be initialised here, only gpt2.")
     plain_std = math.sqrt(2 / (5 * config.hidden_dim)) if config.hidden_dim is not None else float(config.std)
     layers = _BLOCK + r"(attn\.(q_attn|k_attn|v_attn|c_proj)|mlp\.(W|V|W_2|c_fc|c_proj))\."
     embeddings = r"transformer\.(wte|wpe|lm_head)\.weight"
@@ -163,14 +134,6 @@ def get_composed_model_initializer(
     if config.weight_init_type is WeightInitTypes.SCALED_EMBED:
         rules.append(InitializationRule(embeddings, _normal(mean, _EMBED_STD)))
     return RuleBasedInitializer(rules)
-
-
-class GPT2Llama3LikeInitializationConfig(ComponentConfig):
-    """Fields of `gpt2_llama3_like`; with `depth_init` deeper layers start smaller."""
-
-    num_layers: StrictPositive
-    n_embd: StrictPositive
-    depth_init: bool = True
 
 
 class GPT2Llama3LikeInitializer(RuleBasedInitializer):

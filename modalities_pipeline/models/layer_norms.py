@@ -1,16 +1,9 @@
-"""Norm layers, and the `{norm_type, config}` wrapper by which model configs choose one."""
-
-from enum import StrEnum
-from typing import Annotated, Any
+"""Norm layers, and how a model makes the one that its config chooses."""
 
 import torch
-from pydantic import Field, StrictBool, ValidationInfo, field_validator
 from torch import nn
 
-from modalities_pipeline.config.component import ComponentConfig
-
-StrictDimension = Annotated[int, Field(strict=True, ge=1)]
-StrictEpsilon = Annotated[float, Field(strict=True, gt=0.0)]
+from modalities_pipeline.models.norm_configs import LayerNorms, LayerNormWrapperConfig
 
 
 class RMSLayerNorm(nn.Module):
@@ -36,88 +29,13 @@ class RMSLayerNorm(nn.Module):
             nn.init.zeros_(self.bias)
 
 
-class LayerNormConfig(ComponentConfig):
-    """Fields of `torch.nn.LayerNorm`."""
-
-    normalized_shape: StrictDimension
-    eps: StrictEpsilon = 1e-6
-    elementwise_affine: StrictBool = True
-    bias: StrictBool = True
-
-
-class RMSLayerNormConfig(ComponentConfig):
-    """Fields of `RMSLayerNorm`."""
-
-    ndim: StrictDimension
-    epsilon: StrictEpsilon = 1e-6
-    bias: StrictBool = True
-
-
-class PytorchRMSLayerNormConfig(ComponentConfig):
-    """Fields of `torch.nn.RMSNorm`."""
-
-    normalized_shape: StrictDimension
-    eps: StrictEpsilon = 1e-5
-
-
-class LayerNorms(StrEnum):
-    """Kinds of norm layers."""
-
-    rms_norm = "rms_norm"
-    layer_norm = "layer_norm"
-    pytorch_rms_norm = "pytorch_rms_norm"
-
-
-_CONFIG_TYPES: dict[LayerNorms, type[ComponentConfig]] = {
-    LayerNorms.rms_norm: RMSLayerNormConfig,
-    LayerNorms.layer_norm: LayerNormConfig,
-    LayerNorms.pytorch_rms_norm: PytorchRMSLayerNormConfig,
-}
-
-
-class LayerNormWrapperConfig(ComponentConfig):
-    """A norm layer by kind: `norm_type` decides which fields `config` has.
-
-    Inside this wrapper the default eps of `layer_norm` is 1e-5, unless `bias` or `elementwise_affine` is given: then it
-    is 1e-6. Models trained with Modalities depend on that.
-    """
-
-    norm_type: LayerNorms
-    config: LayerNormConfig | RMSLayerNormConfig | PytorchRMSLayerNormConfig
-
-    @field_validator("config", mode="before")
-    @classmethod
-    def _validate_by_norm_type(cls, config: Any, info: ValidationInfo) -> Any:
-        if not isinstance(config, dict):
-            return config
-        if "norm_type" not in info.data:
-            raise ValueError("cannot be checked without a valid norm_type")
-        config_type = _CONFIG_TYPES[info.data["norm_type"]]
-        if config_type is LayerNormConfig and not config.keys() & {"eps", "bias", "elementwise_affine"}:
-            config = {**config, "eps": 1e-5}
-        return config_type.model_validate(config)
-
-    @property
-    def dimension(self) -> int:
-        """Size of the dimension that is normalised."""
-        return self.config.ndim if isinstance(self.config, RMSLayerNormConfig) else self.config.normalized_shape
-
-    @property
-    def epsilon(self) -> float:
-        """What is added to the mean square before the root."""
-        return self.config.epsilon if isinstance(self.config, RMSLayerNormConfig) else self.config.eps
-
-    @property
-    def has_bias(self) -> bool:
-        """Whether the norm adds a bias."""
-        return not isinstance(self.config, PytorchRMSLayerNormConfig) and self.config.bias
-
-    def build(self) -> nn.Module:
-        """A new norm layer."""
-        match self.config:
-            case RMSLayerNormConfig():
-                return RMSLayerNorm(**self.config.model_dump())
-            case LayerNormConfig():
-                return nn.LayerNorm(**self.config.model_dump())
-            case PytorchRMSLayerNormConfig():
-                return nn.RMSNorm(**self.config.model_dump())
+def build_norm(wrapper: LayerNormWrapperConfig) -> nn.Module:
+    """A new norm layer as the config says."""
+    fields = wrapper.config.model_dump()
+    match wrapper.norm_type:
+        case LayerNorms.rms_norm:
+            return RMSLayerNorm(**fields)
+        case LayerNorms.layer_norm:
+            return nn.LayerNorm(**fields)
+        case LayerNorms.pytorch_rms_norm:
+            return nn.RMSNorm(**fields)

@@ -2,29 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from enum import Enum
-from typing import Annotated, Any
 
 import torch
-from pydantic import AliasChoices, Field
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from modalities_pipeline.config.component import ComponentConfig
-
-
-class GradientClippingMode(Enum):
-    """Norm of all gradients together; written by name or by value."""
-
-    P1_NORM = 1
-    P2_NORM = 2
-    MAX_NORM = "inf"
-
-    @classmethod
-    def _missing_(cls, value: Any) -> "GradientClippingMode | None":
-        return cls.__members__.get(value) if isinstance(value, str) else None
+from modalities_pipeline.optim.configs import GradientClippingMode
 
 
 class GradientClipperIF(ABC):
@@ -33,24 +18,6 @@ class GradientClipperIF(ABC):
     @abstractmethod
     def clip_gradients(self) -> torch.Tensor:
         """The total norm before clipping: of all ranks' shards, the same on every rank; a tensor without dimensions."""
-
-
-class FSDPLoggingOnlyGradientClipperConfig(ComponentConfig):
-    """Fields of the clipper that only measures; `wrapped_model` is another name of `model_parts`."""
-
-    model_parts: nn.Module | list[nn.Module] = Field(validation_alias=AliasChoices("model_parts", "wrapped_model"))
-    norm_type: GradientClippingMode
-    device_mesh: DeviceMesh | None = None
-
-
-class FSDPGradientClipperConfig(FSDPLoggingOnlyGradientClipperConfig):
-    """Fields of the clipper."""
-
-    max_norm: Annotated[float, Field(strict=True, gt=0.0)]
-
-
-class DummyGradientClipperConfig(ComponentConfig):
-    """No fields."""
 
 
 class FSDPLoggingOnlyGradientClipper(GradientClipperIF):

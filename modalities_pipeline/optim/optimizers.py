@@ -3,42 +3,22 @@
 import logging
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
 from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
 
-from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.config.component import only_part
 from modalities_pipeline.exceptions import OptimizerError
 from modalities_pipeline.models.initialization import normalized_name
 from modalities_pipeline.models.model import NNModel
 
 logger = logging.getLogger(__name__)
 
-_Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
-
-
-class AdamOptimizerConfig(ComponentConfig):
-    """Fields of `adam`: decay as an L2 term of the gradient."""
-
-    lr: Annotated[float, Field(ge=0.0)]
-    wrapped_model: nn.Module
-    betas: tuple[_Beta, _Beta]
-    eps: Annotated[float, Field(ge=0.0)]
-    weight_decay: Annotated[float, Field(ge=0.0)]
-    weight_decay_groups_excluded: list[str]
-    foreach: bool | None = None
-    fused: bool | None = None
-
-
-class AdamWOptimizerConfig(AdamOptimizerConfig):
-    """Fields of `adam_w`: decay apart from the gradient."""
-
 
 def get_adam(
     lr: float,
-    wrapped_model: nn.Module,
+    wrapped_model: nn.Module | list[nn.Module],
     betas: tuple[float, float],
     eps: float,
     weight_decay: float,
@@ -47,13 +27,13 @@ def get_adam(
     fused: bool | None = None,
 ) -> Optimizer:
     """torch's Adam for a plain or FSDP2 model; see `get_parameter_groups` for the errors."""
-    groups = get_parameter_groups(wrapped_model, weight_decay, weight_decay_groups_excluded)
+    groups = get_parameter_groups(only_part(wrapped_model, "adam"), weight_decay, weight_decay_groups_excluded)
     return Adam(groups, lr=lr, betas=betas, eps=eps, foreach=foreach, fused=fused)
 
 
 def get_adam_w(
     lr: float,
-    wrapped_model: nn.Module,
+    wrapped_model: nn.Module | list[nn.Module],
     betas: tuple[float, float],
     eps: float,
     weight_decay: float,
@@ -62,7 +42,7 @@ def get_adam_w(
     fused: bool | None = None,
 ) -> Optimizer:
     """torch's AdamW for a plain or FSDP2 model; see `get_parameter_groups` for the errors."""
-    groups = get_parameter_groups(wrapped_model, weight_decay, weight_decay_groups_excluded)
+    groups = get_parameter_groups(only_part(wrapped_model, "adam_w"), weight_decay, weight_decay_groups_excluded)
     return AdamW(groups, lr=lr, betas=betas, eps=eps, foreach=foreach, fused=fused)
 
 

@@ -1,10 +1,9 @@
 """Learning rate schedulers; each step of one is an optimizer step."""
 
 import math
-from typing import Annotated, Literal, Self
+from typing import Literal
 
 import torch
-from pydantic import AliasChoices, Field, model_validator
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import (
     ConstantLR,
@@ -15,105 +14,7 @@ from torch.optim.lr_scheduler import (
     StepLR,
 )
 
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.exceptions import ConfigError
-
-_Steps = Annotated[int, Field(strict=True, gt=0)]
-_LastEpoch = Annotated[int, Field(strict=True, ge=-1)]
-_Rate = Annotated[float, Field(strict=True, ge=0.0)]
-_PositiveFloat = Annotated[float, Field(strict=True, gt=0.0)]
-_Fraction = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
-_PositiveFraction = Annotated[float, Field(strict=True, gt=0.0, le=1.0)]
-
-
-class DummyLRSchedulerConfig(ComponentConfig):
-    """Fields of `dummy_lr`."""
-
-    optimizer: Optimizer
-
-
-class StepLRSchedulerConfig(ComponentConfig):
-    """Fields of `step_lr`."""
-
-    optimizer: Optimizer
-    step_size: _Steps
-    gamma: _Rate
-    last_epoch: _LastEpoch = -1
-
-
-class ConstantLRSchedulerConfig(ComponentConfig):
-    """Fields of `constant_lr`."""
-
-    optimizer: Optimizer
-    factor: _Fraction
-    total_iters: _Steps
-    last_epoch: _LastEpoch = -1
-
-
-class LinearLRSchedulerConfig(ComponentConfig):
-    """Fields of `linear_lr`."""
-
-    optimizer: Optimizer
-    start_factor: _PositiveFraction
-    end_factor: _Fraction
-    total_iters: _Steps
-    last_epoch: _LastEpoch = -1
-
-
-class OneCycleLRSchedulerConfig(ComponentConfig):
-    """Fields of `onecycle_lr`; the length is `total_steps`, or `epochs` times `steps_per_epoch`."""
-
-    optimizer: Optimizer
-    max_lr: _PositiveFloat | list[_PositiveFloat]
-    total_steps: _Steps | None = None
-    epochs: _Steps | None = None
-    steps_per_epoch: _Steps | None = None
-    pct_start: _PositiveFraction
-    anneal_strategy: Literal["cos", "linear"]
-    cycle_momentum: bool = False
-    base_momentum: _PositiveFloat | list[_PositiveFloat] = 0.85
-    max_momentum: _PositiveFloat | list[_PositiveFloat] = 0.95
-    div_factor: _PositiveFloat
-    final_div_factor: _PositiveFloat
-    three_phase: bool = False
-    last_epoch: _LastEpoch = -1
-
-    @model_validator(mode="after")
-    def _check_length(self) -> Self:
-        if self.total_steps is None and (self.epochs is None or self.steps_per_epoch is None):
-            raise ValueError("give total_steps, or both epochs and steps_per_epoch")
-        return self
-
-
-class CosineAnnealingLRSchedulerConfig(ComponentConfig):
-    """Fields of `cosine_annealing_lr`; `t_max` may also be written as torch does, `T_max`."""
-
-    optimizer: Optimizer
-    t_max: _Steps = Field(validation_alias=AliasChoices("t_max", "T_max"))
-    eta_min: _Rate
-    last_epoch: _LastEpoch = -1
-
-
-class LinearWarmupCosineAnnealingLRSchedulerConfig(ComponentConfig):
-    """Fields of `linear_warmup_cosine_annealing_lr`."""
-
-    optimizer: Optimizer
-    warmup_steps: _Steps
-    total_steps: _Steps
-    initial_lr: _Rate
-    final_lr: _Rate
-    max_lr: _Rate
-    last_epoch: _LastEpoch = -1
-
-    @model_validator(mode="after")
-    def _check_order(self) -> Self:
-        if self.total_steps <= self.warmup_steps:
-            raise ValueError(
-                f"total_steps ({self.total_steps}) must be greater than warmup_steps ({self.warmup_steps})"
-            )
-        if self.initial_lr > self.max_lr:
-            raise ValueError(f"initial_lr ({self.initial_lr}) must not be greater than max_lr ({self.max_lr})")
-        return self
 
 
 class DummyLRScheduler(LRScheduler):

@@ -10,24 +10,26 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from modalities_pipeline.config.errors import describe_fault, describe_validation_error, suggestion
-from modalities_pipeline.config.loader import KeyPath, YamlDocument, load_yaml
+from modalities_pipeline.config.checking.errors import faults_in_words
+from modalities_pipeline.config.checking.faults import ConfigFaultsError, Fault, raise_faults, sorted_faults
+from modalities_pipeline.config.origins import ConfigDocument, KeyPath, Origin
+from modalities_pipeline.config.overlays import load_config
+from modalities_pipeline.config.plugins import PluginSpec
+from modalities_pipeline.config.yaml_files.self_contained import self_contained_data
 from modalities_pipeline.exceptions import ConfigError
 from modalities_pipeline.inference.settings import GenerationSettings
+from modalities_pipeline.orchestration.experiment_config import experiment_document
 from modalities_pipeline.orchestration.layout import Layout
+from modalities_pipeline.orchestration.spec_checks import as_mapping, faults_between_sections
 
 SPEC_ENVIRONMENT_VARIABLE = "MODALITIES_PIPELINE_CONFIG"
 DEFAULT_SPEC_PATH = Path("configs") / "pipeline.yaml"
-
-# folders of the output folder, and the group of the first assets
-RESERVED_NAMES = frozenset({"raw_documents", "tokenizer", "locks", "sources"})
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
 Integer = Annotated[int, Field(strict=True)]  # neither true nor "3" nor 2.0
 PositiveInteger = Annotated[int, Field(strict=True, ge=1)]
 Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 PolicyName = Literal["auto", "error", "skip", "override"]
-Fault = tuple[KeyPath, str]  # where in the spec, and what is wrong there
 
 
 class SpecModel(BaseModel):
@@ -108,6 +110,18 @@ class ExperimentSpec(SpecModel):
     hf_model: HFModelSpec = HFModelSpec()
     generated_text: GenerationSettings
 
+    _origins: Mapping[str, Origin] = PrivateAttr(default_factory=dict)
+    _plugins: tuple[tuple[dict[str, str], Origin], ...] = PrivateAttr(default=())
+
+    def origin_of(self, override: str) -> Origin:
+        """Where the spec says an override."""
+        return self._origins.get(override, Origin("overrides"))
+
+    @property
+    def plugins(self) -> tuple[tuple[dict[str, str], Origin], ...]:
+        """The plugins of the spec, with absolute paths, and where it says them."""
+        return self._plugins
+
 
 class PipelineSpec(SpecModel):
     """The whole pipeline, with absolute paths (but for the corpora's files, relative to `base_dir`)."""
@@ -117,6 +131,7 @@ class PipelineSpec(SpecModel):
     corpora: dict[Name, CorpusSpec] = Field(min_length=1)
     tokenizer: TokenizerSpec
     experiments: dict[Name, ExperimentSpec] = {}
+    plugins: list[PluginSpec] = []  # components of the user's own, for all training configs
 
     _base_dir: Path = PrivateAttr(default_factory=Path.cwd)
 
@@ -135,21 +150,42 @@ def load_pipeline_spec(path: Path | None = None) -> PipelineSpec:
     """Read and check a spec; without a path, the one that `find_spec_path` finds.
 
     Raises:
-        ConfigError: lists every fault of the file with its line, and the closest valid name for a wrong one.
+        ConfigFaultsError: lists every fault of the file with its line, and the closest valid name for a wrong one; also
+            those of the overrides of training configs.
     """
     path = (path or find_spec_path()).resolve()
-    document = load_yaml(path)
+    document = load_config(path)
     data = document.data
-    faults = list(_faults_between_sections(data, path, document))
-    spec: PipelineSpec | None = None
+    faults = [Fault(where, what, document.origin(where)) for where, what in faults_between_sections(data, path.parent)]
     try:
         spec = PipelineSpec.model_validate(_with_absolute_paths(data, path.parent))
-        spec._base_dir = path.parent
     except ValidationError as error:
-        faults = [*describe_validation_error(error, path, document.position, model=PipelineSpec), *faults]
-    if faults or spec is None:
-        raise ConfigError(f"{len(faults)} fault(s) in the pipeline spec:\n" + "\n".join(faults))
+        wrong = faults_in_words(error, PipelineSpec)
+        faults += [Fault(where, what, document.origin(where)) for where, what in wrong]
+        raise ConfigFaultsError(sorted_faults(faults)) from None
+    spec._base_dir = path.parent
+    for name, experiment in spec.experiments.items():
+        _connect(experiment, ("experiments", name, "overrides"), document)
+    faults += _training_config_faults(spec)
+    raise_faults(faults)
     return spec
+
+
+def _connect(experiment: ExperimentSpec, overrides: KeyPath, document: ConfigDocument) -> None:
+    """Tell an experiment where the spec says its overrides, and which plugins it says."""
+    experiment._origins = {key: document.origin((*overrides, key)) for key in experiment.overrides}
+    plugins = self_contained_data(document).get("plugins") or []
+    experiment._plugins = tuple((plugin, document.origin(("plugins", index))) for index, plugin in enumerate(plugins))
+
+
+def _training_config_faults(spec: PipelineSpec) -> Iterator[Fault]:
+    """What is wrong with the training configs as they are read; what is in them is checked before a training."""
+    for experiment in spec.experiments.values():
+        if experiment.training_config.is_file():
+            try:
+                experiment_document(experiment)
+            except ConfigError as error:
+                yield Fault((), str(error))
 
 
 def find_spec_path() -> Path:
@@ -196,54 +232,9 @@ def _with_absolute_paths(data: Mapping[str, Any], base_dir: Path) -> dict[str, A
 
 def _with_absolute_config(experiment: Any, base_dir: Path) -> Any:
     """An experiment with the path of its training config made absolute."""
-    config = _as_mapping(experiment).get("training_config")
+    config = as_mapping(experiment).get("training_config")
     return {**experiment, "training_config": str(base_dir / config)} if isinstance(config, str) else experiment
 
 
-def _faults_between_sections(data: Mapping[str, Any], path: Path, document: YamlDocument) -> Iterator[str]:
-    corpora, experiments = _section(data, "corpora"), _section(data, "experiments")
-    for where, what in [
-        *_name_faults(corpora, experiments),
-        *_reference_faults(_section(data, "tokenizer"), corpora, experiments),
-        *_training_config_faults(experiments, path.parent),
-    ]:
-        yield describe_fault(what, path, document.position, where)
-
-
-def _name_faults(corpora: Mapping[str, Any], experiments: Mapping[str, Any]) -> Iterator[Fault]:
-    """Each name becomes a folder of the output folder, so no two may be the same."""
-    for section, names in (("corpora", corpora), ("experiments", experiments)):
-        for name in names:
-            if name in RESERVED_NAMES:
-                yield (section, name), "the name is reserved; choose another"
-    for name in experiments.keys() & corpora.keys():
-        yield ("experiments", name), "the name is already that of a corpus; choose another"
-
-
-def _reference_faults(
-    tokenizer: Mapping[str, Any], corpora: Mapping[str, Any], experiments: Mapping[str, Any]
-) -> Iterator[Fault]:
-    references: list[tuple[KeyPath, Any]] = [
-        (("tokenizer", "train", "corpus"), _section(tokenizer, "train").get("corpus"))
-    ]
-    for name, experiment in experiments.items():
-        for key in ("train_corpus", "validation_corpus"):
-            references.append((("experiments", name, key), _as_mapping(experiment).get(key)))
-    for where, corpus in references:
-        if isinstance(corpus, str) and corpus not in corpora:
-            yield where, f"there is no corpus '{corpus}'{suggestion(corpus, corpora)}"
-
-
-def _training_config_faults(experiments: Mapping[str, Any], base_dir: Path) -> Iterator[Fault]:
-    for name, experiment in experiments.items():
-        config = _as_mapping(experiment).get("training_config")
-        if isinstance(config, str) and not (base_dir / config).is_file():
-            yield ("experiments", name, "training_config"), f"there is no file {base_dir / config}"
-
-
 def _section(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    return _as_mapping(data.get(key))
-
-
-def _as_mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return as_mapping(data.get(key))

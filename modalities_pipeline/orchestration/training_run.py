@@ -7,18 +7,17 @@ config gets a new folder, so no run overwrites another; `current.json` names the
 import dataclasses
 import glob
 import json
-import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from modalities_pipeline.config.loader import YamlDocument, apply_overrides, load_yaml, resolve
+from modalities_pipeline.config.schemas.preparation import prepare
 from modalities_pipeline.data.files import atomic_path, hex_of
 from modalities_pipeline.data.manifest import Manifest, StageIdentity, is_intact, read_manifest
-from modalities_pipeline.exceptions import ConfigError, TrainingError
+from modalities_pipeline.exceptions import TrainingError
+from modalities_pipeline.orchestration.experiment_config import experiment_document
+from modalities_pipeline.orchestration.plugin_sources import plugin_identities
 from modalities_pipeline.orchestration.spec import ExperimentSpec
 from modalities_pipeline.orchestration.training_result import TrainingResult, read_result
 
@@ -26,11 +25,11 @@ STAGE = "trained_checkpoint"
 CODE_VERSION = "1"
 RESULT_FILE_NAME = "result.json"
 
-_TRAIN_PATH, _VALIDATION_PATH = "train_dataset_path", "validation_dataset_path"
 # what a training config holds that changes no weights, as prefixes of dotted keys and as names of single settings
 _IRRELEVANT_SECTIONS = (
     *("progress_subscriber", "evaluation_subscriber", "results_subscriber", "checkpoint_saving"),
     *("settings.intervals", "settings.paths", "settings.experiment_id", "settings.config_file_path"),
+    *("settings.consistency_enforcement", "plugins"),  # of plugins, their source code counts
 )
 _IRRELEVANT_NAMES = frozenset({"num_workers", "pin_memory", "prefetch_factor", "persistent_workers"})
 
@@ -50,6 +49,11 @@ class TrainingRun:
     def metrics_path(self) -> Path:
         """One JSON line per logged interval and evaluation."""
         return self.folder / "metrics.jsonl"
+
+    @property
+    def report_path(self) -> Path:
+        """What the run was going to do, in numbers, as it wrote them before the first step."""
+        return self.folder / "training_report.json"
 
     @property
     def log_path(self) -> Path:
@@ -101,24 +105,30 @@ def training_identity(
     """What decides a run's weights: the resolved config, the number of processes, the data's digests, the tokenizer.
 
     `tokenizer` is what `data.packed_inputs.tokenizer_inputs` says of the data: a config may take the size of the
-    vocabulary from it. Paths, intervals of reporting and saving, and how data are loaded are left out.
+    vocabulary from it. Paths, intervals of reporting and saving, and how data are loaded are left out; so is in which
+    file a value stands, and whether a default is written out.
 
     Raises:
-        ConfigError: the training config cannot be read or resolved, does not take its data from the pipeline, or saves
-            no checkpoint.
+        ConfigError: the training config cannot be read, does not take its data from the pipeline, or saves no
+            checkpoint.
     """
-    document = load_yaml(experiment.training_config)
-    resolved = resolve(
-        _written_config(experiment, document),
-        document,
-        # names stand for everything that differs between machines
+    # the definitions, which import this module, need no resolving
+    from modalities_pipeline.config.resolution import ResolverContext, resolve
+
+    document, _ = prepare(experiment_document(experiment), "training")
+    # names stand for everything that differs between machines
+    context = ResolverContext(
+        check_only=True,
         additional_resolver_funs={
             "cuda_env": lambda name: experiment.launcher.num_processes if name == "WORLD_SIZE" else 0,
             "modalities_env": lambda name: name,
             "node_env": lambda name: 1,
         },
     )
-    return _identity(experiment, resolved, {"train": train_digest, "validation": validation_digest, **tokenizer})
+    inputs = {"train": train_digest, "validation": validation_digest, **tokenizer}
+    resolved = resolve(document, context)
+    unresolved = {".".join(map(str, key_path)): what.reason for key_path, what in resolved.unresolved()}
+    return _identity(experiment, resolved.data, inputs, unresolved)
 
 
 def settings_identity(experiment: ExperimentSpec) -> StageIdentity:
@@ -126,19 +136,17 @@ def settings_identity(experiment: ExperimentSpec) -> StageIdentity:
 
     Resolving them takes longer than all else that is done when the definitions are loaded.
     """
-    return _identity(experiment, _written_config(experiment, load_yaml(experiment.training_config)), inputs={})
+    config = prepare(experiment_document(experiment), "training")[0].data
+    return _identity(experiment, config, inputs={}, unresolved={})
 
 
-def _written_config(experiment: ExperimentSpec, document: YamlDocument) -> dict[str, Any]:
-    """The training config with the experiment's overrides; names stand for the paths of the data."""
-    _check_takes_pipelines_data(experiment, document.data)
-    return apply_overrides(document.data, _overrides(experiment, Path("train"), Path("validation")))
-
-
-def _identity(experiment: ExperimentSpec, config: Mapping[str, Any], inputs: Mapping[str, str]) -> StageIdentity:
-    _check_saves_last_checkpoint(experiment, config)
-    settings = {key: value for key, value in _flatten(config, "") if _changes_weights(key)}
-    return StageIdentity(STAGE, CODE_VERSION, {"num_processes": experiment.launcher.num_processes, **settings}, inputs)
+def _identity(
+    experiment: ExperimentSpec, config: Mapping[str, Any], inputs: Mapping[str, str], unresolved: Mapping[str, str]
+) -> StageIdentity:
+    settings = {key: unresolved.get(key, value) for key, value in _flatten(config, "") if _changes_weights(key)}
+    plugins = dict(plugin_identities(config))
+    num_processes = {"num_processes": experiment.launcher.num_processes}
+    return StageIdentity(STAGE, CODE_VERSION, {**num_processes, **settings, **plugins}, inputs)
 
 
 def find_complete_run(root: Path, fingerprint: str) -> TrainingRun | None:
@@ -171,63 +179,6 @@ def set_current_run(root: Path, run: TrainingRun) -> None:
     if current_run(root) != run:
         with atomic_path(root / "current.json") as temporary:
             temporary.write_text(json.dumps({"run": run.folder.name}) + "\n", "utf-8")
-
-
-def write_config(run: TrainingRun, experiment: ExperimentSpec, train_path: Path, validation_path: Path) -> None:
-    """Write the run's config: the experiment's YAML with its overrides and data paths; `${...}` stay as they are."""
-    data = apply_overrides(
-        load_yaml(experiment.training_config).data, _overrides(experiment, train_path, validation_path)
-    )
-    with atomic_path(run.config_path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.write(f"# {experiment.training_config.name} with the experiment's overrides and data paths\n")
-        yaml.dump(data, file, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes every text that could be taken for a number, whatever a reader's dialect of YAML."""
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = '"' if re.match(r"[-+.]?[0-9.]", text) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _represent_text)
-
-
-def _overrides(experiment: ExperimentSpec, train_path: Path, validation_path: Path) -> dict[str, Any]:
-    return {
-        **experiment.overrides,
-        f"settings.paths.{_TRAIN_PATH}": str(train_path),
-        f"settings.paths.{_VALIDATION_PATH}": str(validation_path),
-    }
-
-
-def _check_takes_pipelines_data(experiment: ExperimentSpec, data: Mapping[str, Any]) -> None:
-    settings = data.get("settings")
-    paths = settings.get("paths") if isinstance(settings, Mapping) else None
-    for key in (_TRAIN_PATH, _VALIDATION_PATH):
-        if f"settings.paths.{key}" in experiment.overrides:
-            raise ConfigError(
-                f"The override settings.paths.{key} would have no effect: the pipeline puts the path of its data "
-                "there. Remove it; the experiment's train_corpus and validation_corpus choose the data."
-            )
-        if not isinstance(paths, Mapping) or key not in paths:
-            raise ConfigError(
-                f"{experiment.training_config}: settings.paths.{key} is missing. The pipeline puts the path of its "
-                "data there; let the dataset refer to it as ${settings.paths." + key + "}."
-            )
-
-
-def _check_saves_last_checkpoint(experiment: ExperimentSpec, config: Mapping[str, Any]) -> None:
-    node: Any = config
-    for key in ("checkpoint_saving", "config", "checkpoint_saving_strategy", "config", "k"):
-        node = node.get(key) if isinstance(node, Mapping) else None
-    if node == 0:
-        raise ConfigError(
-            f"{experiment.training_config}: checkpoint_saving.config.checkpoint_saving_strategy.config.k is 0, so no "
-            "checkpoint would be saved, but the pipeline goes on from the last one. Set it to 1 or more, or to -1."
-        )
 
 
 def _flatten(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:

@@ -1,111 +1,13 @@
 """Numbers of a training config that follow from others: steps, tokens, samples, batches. Exact integers throughout.
 
 Every division drops the remainder, from left to right, as a training would: what does not fill a batch is not seen.
+Nothing that takes long to import is needed for arithmetic alone: checking a config evaluates these functions.
 """
 
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import AliasChoices, Field
-
-from modalities_pipeline.config.component import ComponentConfig
-from modalities_pipeline.data.jsonl import read_index
-from modalities_pipeline.data.manifest import manifest_path, read_manifest
-from modalities_pipeline.data.pbin import PackedFile
-from modalities_pipeline.exceptions import ConfigError
+from modalities_pipeline.exceptions import ConfigError, DatasetNotFoundError
 from modalities_pipeline.progress.training_progress import number_in_checkpoint_name
-
-Positive = Annotated[int, Field(strict=True, gt=0)]
-NonNegative = Annotated[int, Field(strict=True, ge=0)]
-DpDegree = Annotated[int, Field(strict=True, gt=0, validation_alias=AliasChoices("dp_degree", "num_ranks"))]
-NumRanks = Annotated[int, Field(strict=True, gt=0, validation_alias=AliasChoices("num_ranks", "dp_degree"))]
-
-
-class LocalNumBatchesFromNumSamplesConfig(ComponentConfig):
-    """Fields of `local_num_batches_from_num_samples`."""
-
-    num_ranks: NumRanks
-    global_num_samples: NonNegative
-    local_micro_batch_size: Positive
-
-
-class LocalNumBatchesFromNumTokensConfig(ComponentConfig):
-    """Fields of `local_num_batches_from_num_tokens`."""
-
-    num_ranks: NumRanks
-    global_num_tokens: NonNegative
-    sequence_length: Positive
-    local_micro_batch_size: Positive
-
-
-class NumSamplesFromNumTokensConfig(ComponentConfig):
-    """Fields of `num_samples_from_num_tokens`."""
-
-    num_tokens: NonNegative
-    sequence_length: Positive
-
-
-class NumStepsFromNumSamplesConfig(ComponentConfig):
-    """Fields of `num_steps_from_num_samples`."""
-
-    dp_degree: DpDegree
-    local_micro_batch_size: Positive
-    global_num_samples: NonNegative
-    gradient_accumulation_steps: Positive
-
-
-class NumStepsFromNumTokensConfig(ComponentConfig):
-    """Fields of `num_steps_from_num_tokens`."""
-
-    dp_degree: DpDegree
-    local_micro_batch_size: Positive
-    global_num_tokens: NonNegative
-    sequence_length: Positive
-    gradient_accumulation_steps: Positive
-
-
-class NumTokensFromNumStepsConfig(ComponentConfig):
-    """Fields of `num_tokens_from_num_steps`."""
-
-    num_steps: NonNegative
-    dp_degree: DpDegree
-    local_micro_batch_size: Positive
-    sequence_length: Positive
-    gradient_accumulation_steps: Positive
-
-
-class NumberConversionFromCheckpointPathConfig(ComponentConfig):
-    """Fields of all conversions that read a checkpoint's name."""
-
-    checkpoint_path: Path
-
-
-class NumTokensFromPackedMemMapDatasetContinuousConfig(ComponentConfig):
-    """Fields of `num_tokens_from_packed_mem_map_dataset_continuous`."""
-
-    dataset_path: Path
-    sequence_length: Positive
-    dp_degree: DpDegree
-    local_micro_batch_size: Positive
-    gradient_accumulation_steps: Positive
-    sample_key: str = "text"  # accepted for compatibility; the number does not depend on it
-    reuse_last_target: bool = True
-
-
-class NumStepsFromRawDatasetIndexConfig(ComponentConfig):
-    """Fields of `num_steps_from_raw_dataset_index`."""
-
-    raw_index_path: Path
-    num_ranks: NumRanks
-    local_micro_batch_size: Positive
-    gradient_accumulation_steps: Positive
-
-
-class VocabSizeFromPackedDatasetConfig(ComponentConfig):
-    """Fields of `vocab_size_from_packed_dataset`."""
-
-    dataset_path: Path
-    multiple_of: Positive = 128
 
 
 def get_local_num_batches_from_num_samples(num_ranks: int, global_num_samples: int, local_micro_batch_size: int) -> int:
@@ -207,8 +109,12 @@ def get_num_tokens_from_packed_mem_map_dataset_continuous(
     next sample if `reuse_last_target`; else of `sequence_length` tokens.
 
     Raises:
+        DatasetNotFoundError: there is no such file.
         ConfigError: the dataset is too short for a single step.
     """
+    _refuse_missing(dataset_path, "Pack the data first.")
+    from modalities_pipeline.data.pbin import PackedFile
+
     with PackedFile(dataset_path) as packed:
         num_tokens = packed.num_tokens
     num_samples = (num_tokens - reuse_last_target) // sequence_length
@@ -231,7 +137,14 @@ def get_num_tokens_from_packed_mem_map_dataset_continuous(
 def get_num_steps_from_raw_dataset_index(
     raw_index_path: Path, num_ranks: int, local_micro_batch_size: int, gradient_accumulation_steps: int
 ) -> int:
-    """Optimizer steps that the documents of a raw index fill, one document being one sample."""
+    """Optimizer steps that the documents of a raw index fill, one document being one sample.
+
+    Raises:
+        DatasetNotFoundError: there is no such file.
+    """
+    _refuse_missing(raw_index_path, "Create the raw index first.")
+    from modalities_pipeline.data.jsonl import read_index
+
     return get_num_steps_from_num_samples(
         num_ranks, local_micro_batch_size, len(read_index(raw_index_path)), gradient_accumulation_steps
     )
@@ -241,8 +154,12 @@ def get_vocab_size_from_packed_dataset(dataset_path: Path, multiple_of: int = 12
     """Size of the embedding that a packed dataset's tokenizer needs, rounded up to a multiple of `multiple_of`.
 
     Raises:
+        DatasetNotFoundError: there is no such file.
         ConfigError: the dataset has no manifest that says which token ids there can be.
     """
+    _refuse_missing(dataset_path, "Pack the data first.")
+    from modalities_pipeline.data.manifest import manifest_path, read_manifest
+
     manifest = read_manifest(dataset_path)
     if manifest is None or "num_token_ids" not in manifest.details:
         raise ConfigError(
@@ -250,3 +167,9 @@ def get_vocab_size_from_packed_dataset(dataset_path: Path, multiple_of: int = 12
             "package, or write the vocabulary size into the config."
         )
     return -(-manifest.details["num_token_ids"] // multiple_of) * multiple_of
+
+
+def _refuse_missing(path: Path, advice: str) -> None:
+    """Before anything is imported that reads files."""
+    if not path.is_file():
+        raise DatasetNotFoundError(f"{path} does not exist or is not a file. {advice}")

@@ -1,20 +1,13 @@
 """Progress of a training on the terminal."""
 
 import sys
-from typing import Annotated
 
-from pydantic import Field
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.dataloading.dataloader import LLMDataLoader
 from modalities_pipeline.reporting.broker import Message, MessageSubscriberIF, ProgressUpdate
-
-
-class DummyProgressSubscriberConfig(ComponentConfig):
-    """Nothing to set."""
 
 
 class DummyProgressSubscriber(MessageSubscriberIF[ProgressUpdate]):
@@ -22,16 +15,6 @@ class DummyProgressSubscriber(MessageSubscriberIF[ProgressUpdate]):
 
     def consume_message(self, message: Message[ProgressUpdate]) -> None:
         """Do nothing."""
-
-
-class RichProgressSubscriberConfig(ComponentConfig):
-    """Fields of the progress subscriber `rich`."""
-
-    eval_dataloaders: list[LLMDataLoader] | None = None
-    train_dataloader_tag: str
-    num_seen_steps: Annotated[int, Field(strict=True, ge=0)]
-    num_target_steps: Annotated[int, Field(strict=True, gt=0)]
-    global_rank: Annotated[int, Field(strict=True, ge=0)]
 
 
 class RichProgressSubscriber(MessageSubscriberIF[ProgressUpdate]):

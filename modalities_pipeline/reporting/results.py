@@ -1,18 +1,12 @@
 """Results of training intervals and evaluations on the terminal."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
 from rich.console import Console
 from rich.panel import Panel
 
 from modalities_pipeline.batch import EvaluationResultBatch
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.reporting.broker import Message, MessageSubscriberIF
-
-
-class DummyResultSubscriberConfig(ComponentConfig):
-    """Nothing to set."""
 
 
 class DummyResultSubscriber(MessageSubscriberIF[EvaluationResultBatch]):
@@ -20,13 +14,6 @@ class DummyResultSubscriber(MessageSubscriberIF[EvaluationResultBatch]):
 
     def consume_message(self, message: Message[EvaluationResultBatch]) -> None:
         """Do nothing."""
-
-
-class RichResultSubscriberConfig(ComponentConfig):
-    """Fields of the results subscriber `rich`."""
-
-    num_ranks: Annotated[int, Field(strict=True, gt=0)]
-    global_rank: Annotated[int, Field(strict=True, ge=0)]
 
 
 class RichResultSubscriber(MessageSubscriberIF[EvaluationResultBatch]):

@@ -7,16 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.batch import EvaluationResultBatch, ResultItem
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.data.files import atomic_path
 from modalities_pipeline.distributed.env import get_rank
 from modalities_pipeline.reporting.broker import Message, MessageSubscriberIF
-
-
-class ToDiscResultSubscriberConfig(ComponentConfig):
-    """Fields of the results subscriber `to_disc`."""
-
-    output_file_path: Path
 
 
 class ToDiscResultSubscriber(MessageSubscriberIF[EvaluationResultBatch]):

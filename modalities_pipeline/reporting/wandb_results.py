@@ -1,41 +1,13 @@
 """Results to Weights & Biases. The only user of wandb, imported when a run really reports to it."""
 
-import enum
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator, Field
+from typing import Any
 
 from modalities_pipeline.batch import EvaluationResultBatch
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.config.loader import load_yaml
 from modalities_pipeline.reporting.broker import Message, MessageSubscriberIF
+from modalities_pipeline.reporting.configs import WandbMode
 from modalities_pipeline.reporting.results import DummyResultSubscriber
-from modalities_pipeline.util import parse_enum_by_name
-
-
-class WandbMode(enum.Enum):
-    """Where the results go: to the server, to a folder (synchronised later by hand), or nowhere."""
-
-    ONLINE = "online"
-    OFFLINE = "offline"
-    DISABLED = "disabled"
-
-
-def _parse_mode(value: Any) -> Any:
-    return parse_enum_by_name(value, WandbMode) if isinstance(value, str) else value
-
-
-class WandBResultSubscriberConfig(ComponentConfig):
-    """Fields of the results subscriber `wandb`."""
-
-    global_rank: Annotated[int, Field(strict=True, ge=0)]
-    entity: str | None = None
-    project: str
-    experiment_id: str
-    mode: Annotated[WandbMode, BeforeValidator(_parse_mode)]
-    directory: Path
-    config_file_path: Path
 
 
 class WandBResultSubscriber(MessageSubscriberIF[EvaluationResultBatch]):

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.data.files import digest_file, digest_strings
 from modalities_pipeline.exceptions import ConfigError, DatasetNotFoundError, UserError
 from modalities_pipeline.tokenization.hf_loading import first_line
@@ -15,12 +14,6 @@ if TYPE_CHECKING:
     from modalities_pipeline.tokenization.encoders import Encoder
 
 SENTENCEPIECE_FILE_NAME = "tokenizer.model"
-
-
-class PreTrainedSPTokenizerConfig(ComponentConfig):
-    """Config of `PreTrainedSPTokenizer`."""
-
-    tokenizer_model_file: str
 
 
 class PreTrainedSPTokenizer(TokenizerWrapper):

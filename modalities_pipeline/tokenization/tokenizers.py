@@ -5,15 +5,12 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
-from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.data.files import digest_strings
 from modalities_pipeline.exceptions import ConfigError, UnsupportedTokenizerError, UserError
 from modalities_pipeline.tokenization.hf_loading import calls_backend_directly, first_line, load_hf_tokenizer
-from modalities_pipeline.tokenization.sentencepiece_tokenizer import PreTrainedSPTokenizer, PreTrainedSPTokenizerConfig
+from modalities_pipeline.tokenization.sentencepiece_tokenizer import PreTrainedSPTokenizer
 from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
 
 if TYPE_CHECKING:
@@ -26,21 +23,9 @@ _UNLIMITED = 10**20  # transformers pads and cuts at no limit from here on
 
 __all__ = [
     "PreTrainedHFTokenizer",
-    "PreTrainedHFTokenizerConfig",
     "PreTrainedSPTokenizer",
-    "PreTrainedSPTokenizerConfig",
     "TokenizerWrapper",
 ]
-
-
-class PreTrainedHFTokenizerConfig(ComponentConfig):
-    """Config of `PreTrainedHFTokenizer`."""
-
-    pretrained_model_name_or_path: str
-    max_length: Annotated[int, Field(strict=True, ge=0)] | None = None
-    truncation: bool = False
-    padding: Literal[False, True, "longest", "max_length", "do_not_pad"] = False
-    special_tokens: dict[str, str | list[str] | tuple[str, ...]] | None = None
 
 
 class PreTrainedHFTokenizer(TokenizerWrapper):

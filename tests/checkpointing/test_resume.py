@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from modalities_pipeline.checkpointing.resume import checkpoint_path_of, overrides_to_resume
-from modalities_pipeline.config.loader import apply_overrides
+from modalities_pipeline.config.overlays import load_config, overrides_from
+from modalities_pipeline.config.resolution import Unresolved
 from modalities_pipeline.exceptions import CheckpointingError, ConfigError
 
 RAW = {"component_key": "app_state", "variant_key": "raw", "config": {"model": "m"}}
@@ -26,9 +28,16 @@ def _config(app_state: dict) -> dict:
     }
 
 
+def _resumed(config: dict, checkpoint: Path) -> dict:
+    """The content of a file with this config, with the overrides set in it."""
+    path = checkpoint.parent / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return load_config(path, overrides_from(overrides_to_resume(config, checkpoint))).data
+
+
 def test_raw_app_state_is_loaded_from_the_checkpoint(checkpoint):
     config = _config(RAW)
-    changed = apply_overrides(config, overrides_to_resume(config, checkpoint))
+    changed = _resumed(config, checkpoint)
     assert changed["app_state_raw"] == RAW
     assert changed["app_state"]["variant_key"] == "dcp"
     assert changed["app_state"]["config"]["checkpoint_dir_path"] == str(checkpoint)
@@ -42,7 +51,7 @@ def test_raw_app_state_is_loaded_from_the_checkpoint(checkpoint):
 
 def test_a_warm_started_run_continues_from_its_own_checkpoint(checkpoint):
     config = _config({"component_key": "app_state", "variant_key": "dcp", "config": {"checkpoint_dir_path": "old"}})
-    changed = apply_overrides(config, overrides_to_resume(config, checkpoint))
+    changed = _resumed(config, checkpoint)
     assert changed["app_state"]["config"]["checkpoint_dir_path"] == str(checkpoint)
     assert "app_state_raw" not in changed
 
@@ -65,3 +74,6 @@ def test_folder_of_the_checkpoints_is_read_from_the_config():
         ConfigError, match=r"checkpoint_saving.config.checkpoint_saving_execution.config.checkpoint_path"
     ):
         checkpoint_path_of({})
+    execution["config"]["checkpoint_path"] = Unresolved("${warmstart_env:x} is known in a warm start only")
+    with pytest.raises(ConfigError, match=r"checkpoint_path: \$\{warmstart_env:x\} is known in a warm start only"):
+        checkpoint_path_of(config)

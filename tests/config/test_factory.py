@@ -1,194 +1,154 @@
 """The factory builds what a config says, once for each name, and finds all faults before building anything."""
 
-from pathlib import Path
+import logging
 from typing import Any
 
 import pytest
-from pydantic import AliasChoices, BaseModel, Field, model_validator
+import things
+from pydantic import BaseModel
+from things import Model, Thing, built, load, registry
 
-from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.config.checking.faults import ConfigFaultsError
 from modalities_pipeline.config.factory import ComponentFactory
-from modalities_pipeline.config.loader import load_app_config_dict, load_yaml
-from modalities_pipeline.config.registry import ComponentEntity, Registry
-from modalities_pipeline.exceptions import ConfigError
+from modalities_pipeline.exceptions import ConfigError, DatasetNotFoundError
+
+SHARED = "{instance_key: shared, pass_type: BY_REFERENCE}"
+HEAD = "settings: {name: x}\n"
 
 
-class Thing:
-    built: int = 0
-
-    def __init__(self, size: int, child: Any, children: list[Any]) -> None:
-        Thing.built += 1
-        self.size, self.child, self.children = size, child, children
-
-
-class ThingConfig(ComponentConfig):
-    size: int = Field(gt=0)
-    child: Any = Field(default=None, validation_alias=AliasChoices("child", "kid"))
-    children: list[Any] = Field(default_factory=list)
-
-
-class Settings(BaseModel, extra="forbid"):
-    name: str
-    number: int = 0
-
-    @model_validator(mode="after")
-    def _check(self) -> "Settings":
-        if self.number == 13:
-            raise ValueError("13 brings bad luck")
-        return self
-
-
-class Model(BaseModel):
-    settings: Settings
-    first: Any
-    optional: Any = None
+def _thing(config: str) -> str:
+    return f"{{component_key: thing, variant_key: plain, config: {{{config}}}}}"
 
 
 @pytest.fixture
 def build(tmp_path):
     """Function yaml text -> built `Model`."""
-    registry = Registry([ComponentEntity("thing", "plain", Thing, ThingConfig)])
 
     def build_text(text: str, model: type[BaseModel] = Model) -> Any:
-        path = tmp_path / "config.yaml"
-        path.write_text(text, encoding="utf-8")
-        factory = ComponentFactory(registry, path, load_yaml(path).position)
-        return factory.build_components(load_app_config_dict(path), model)
+        data, document = load(tmp_path / "config.yaml", text)
+        built.clear()
+        return ComponentFactory(registry(), document).build_components(config_dict=data, components_model_type=model)
 
     return build_text
 
 
-def _faults(build, text: str) -> list[str]:
-    built_before = Thing.built
+def _error(build, text: str) -> ConfigError:
     with pytest.raises(ConfigError) as error:
         build(text)
-    assert Thing.built == built_before, "something was built although the config is wrong"
-    return [line.rsplit("/", 1)[-1] for line in str(error.value).split("\n")]
-
-
-REFERENCE = "{instance_key: shared, pass_type: BY_REFERENCE}"
-HEAD = "settings: {name: x}\n"
+    return error.value
 
 
 def test_references_share_one_object_and_inline_components_do_not(build):
-    built = build(
+    things = build(
         HEAD
         + f"""
-first: {{component_key: thing, variant_key: plain, config: {{size: 1, child: {REFERENCE}, children: [{REFERENCE}]}}}}
+first: {_thing(f"size: 1, child: {SHARED}, children: [{SHARED}]")}
 optional:
-  a: {REFERENCE}
-  b: [{{component_key: thing, variant_key: plain, config: {{size: 3}}}}, {REFERENCE}]
-shared: {{component_key: thing, variant_key: plain, config: {{size: 2}}}}
+  a: {SHARED}
+  b: [{_thing("size: 3")}, {SHARED}, {_thing("size: 3")}]
+shared: {_thing("size: 2")}
 """
     )
-    shared = built.first.child
-    assert (built.first.size, shared.size, built.optional["b"][0].size) == (1, 2, 3)
-    assert built.first.children == [shared]
-    assert built.optional["a"] is built.optional["b"][1] is shared
+    shared = things.first.child
+    assert (things.first.size, shared.size, things.optional["b"][0].size) == (1, 2, 3)
+    assert things.first.children == [shared]
+    assert things.optional["a"] is things.optional["b"][1] is shared
+    assert things.optional["b"][0] is not things.optional["b"][2]
+    assert len(built) == 4
 
 
-def test_top_level_list_of_components_is_built_once_whoever_comes_first(build):
-    things = "[{component_key: thing, variant_key: plain, config: {size: 1}}]"
-    for first, optional in (
-        (REFERENCE.replace("shared", "optional"), things),
-        (things, REFERENCE.replace("shared", "first")),
-    ):
-        built = build(HEAD + f"first: {first}\noptional: {optional}\n")
-        assert built.first[0] is built.optional[0]
+def test_references_may_point_forward_and_to_each_other(build):
+    a, b = (f"{{instance_key: {name}, pass_type: BY_REFERENCE}}" for name in "ab")
+    things = build(HEAD + f"first: {a}\nb: {_thing('size: 2')}\na: {_thing(f'size: 1, child: {b}')}\noptional: {b}\n")
+    assert things.first.child is things.optional
+    assert [thing.size for thing in built] == [2, 1], "children come before those who need them"
 
 
-def test_references_reach_settings_and_numbers(build):
-    built = build(HEAD + "first: {instance_key: five, pass_type: BY_REFERENCE}\nfive: 5\n")
-    assert built.first == 5
+@pytest.mark.parametrize("is_referred_to_first", [True, False])
+def test_a_list_of_components_is_built_once_whoever_comes_first(build, is_referred_to_first):
+    names = ["first", "optional"] if is_referred_to_first else ["optional", "first"]
+    reference = f"{{instance_key: {names[1]}, pass_type: BY_REFERENCE}}"
+    things = build(HEAD + f"{names[0]}: {reference}\n{names[1]}: [{_thing('size: 1')}]\n")
+    assert things.first[0] is things.optional[0]
+    assert len(built) == 1
 
 
-def test_keys_that_nothing_refers_to_are_ignored(build):
-    assert build(HEAD + "first: 1\nscratch: {component_key: nope}\n").first == 1
+@pytest.mark.parametrize(("target", "value"), [("5", 5), ("[1, a]", [1, "a"]), ("{a: {b: 1}}", {"a": {"b": 1}})])
+def test_references_reach_any_kind_of_section(build, target, value):
+    assert build(HEAD + f"first: {SHARED}\noptional: [{SHARED}]\nshared: {target}\n").first == value
 
 
-def test_component_can_be_given_under_an_alias(build):
-    thing = "{component_key: thing, variant_key: plain, config: {size: 2}}"
-    built = build(HEAD + f"first: {{component_key: thing, variant_key: plain, config: {{size: 1, kid: {thing}}}}}\n")
-    assert built.first.child.size == 2
+def test_required_fields_are_built_before_optional_ones(build):
+    build(HEAD + f"thing: {_thing('size: 2')}\noptional: {_thing('size: 3')}\nfirst: {_thing('size: 1')}\n")
+    assert [thing.size for thing in built] == [1, 3, 2]
+
+
+def test_components_get_every_field_and_nested_configs_as_objects(build):
+    thing = build(HEAD + f"first: {_thing('size: 1, kid: 7, nested: {depth: 1, deeper: {}}, ignored: 5')}\n").first
+    assert thing.child == 7, "the other name of 'child'"
+    assert thing.nested == things.Nested(depth=1, deeper=things.Nested())
+    assert thing.colour is things.Colour.RED
+
+
+def test_numbers_are_built_like_components(build):
+    number = "{component_key: number, variant_key: sum, config: {numbers: [1, 2]}}"
+    assert build(HEAD + f"first: {_thing(f'size: {number}')}\n").first.size == 3
+
+
+def test_old_names_of_variants_build_the_same(build):
+    assert build(HEAD + f"first: {_thing('size: 1').replace('plain', 'simple')}\n").first.size == 1
 
 
 def test_build_component_builds_a_single_node():
-    registry = Registry([ComponentEntity("thing", "plain", Thing, ThingConfig)])
     node = {"component_key": "thing", "variant_key": "plain", "config": {"size": 4}}
-    assert ComponentFactory(registry).build_component(node).size == 4
+    thing = ComponentFactory(registry()).build_component(node)
+    assert isinstance(thing, Thing)
+    assert thing.size == 4
 
 
-def test_all_faults_are_reported_together_with_line_key_and_closest_name(build):
-    """B077, B078: a misspelt key at any level, a wrong value, and a missing key come out in one message."""
-    faults = _faults(
-        build,
-        """settings:
-  nam: x
-first:
-  component_key: thing
-  variant_key: plain
-  config:
-    size: 0
-    chidl: 1
-    children:
-      - {component_key: thing, variant_key: plian, config: {}}
-      - {component_key: thing, variant_key: plain, config: {size: a}}
-""",
-    )
-    assert faults == [
-        "config.yaml:1: settings.name: is missing",
-        "config.yaml:2: settings.nam: unknown key; did you mean 'name'?",
-        "config.yaml:7: first.config.size: input should be greater than 0 (given: 0)",
-        "config.yaml:8: first.config.chidl: unknown key; did you mean 'child'?",
-        "config.yaml:10: first.config.children.0: unknown variant_key 'plian' of component 'thing'; "
-        "did you mean 'plain'?",
-        "config.yaml:11: first.config.children.1.config.size: input should be a valid integer, "
-        "unable to parse string as an integer (given: 'a')",
-    ]
+def test_nothing_is_built_if_the_last_key_is_wrong(build):
+    """B078"""
+    error = _error(build, HEAD + f"first: {_thing('size: 1')}\nthing: {_thing('size: 0, colour: blau')}\n")
+    assert built == []
+    assert isinstance(error, ConfigFaultsError)
+    assert [(fault.key_path[-1], fault.origin.line) for fault in error.faults] == [("size", 3), ("colour", 3)]
 
 
-@pytest.mark.parametrize(
-    ("first", "fault"),
-    [
-        (
-            "{instance_key: sharde, pass_type: BY_REFERENCE}",
-            "there is no top-level key 'sharde'; did you mean 'shared'?",
-        ),
-        ("{instance_key: shared, pass_type: BY_VALUE}", "first.pass_type: has to be BY_REFERENCE (given: 'BY_VALUE')"),
-        ("{instance_key: shared}", "first.pass_type: has to be BY_REFERENCE (given: nothing)"),
-        (
-            "{component_key: thing, config: {}}",
-            "a component needs component_key, variant_key, config; missing: variant_key",
-        ),
-        ("{component_key: thing, variant_key: plain, config: }", "write 'config: {}' if there is nothing to set"),
-        ("{component_key: thing, variant_key: plain, config: {size: 1}, confg: 1}", "did you mean 'config'?"),
-        ("{instance_key: loop, pass_type: BY_REFERENCE}", "refers to itself in a circle: loop -> loop"),
-    ],
-)
-def test_nodes_that_cannot_work_are_named(build, first, fault):
-    shared = "shared: 1\nloop: {component_key: thing, variant_key: plain, config: {size: 1, child: "
-    faults = _faults(build, HEAD + f"first: {first}\n{shared}{{instance_key: loop, pass_type: BY_REFERENCE}}}}}}\n")
-    assert any(fault in line for line in faults), faults
+def test_what_a_component_refuses_comes_with_its_place(build):
+    error = _error(build, HEAD + f"first:\n- {_thing('size: 13')}\n")
+    assert str(error).endswith("config.yaml:3:3: first.0: thing/plain cannot be built: 13 brings bad luck")
+    assert isinstance(error.__cause__, ValueError)
 
 
-def test_misspelt_optional_section_is_not_just_ignored(build):
-    faults = _faults(build, HEAD + "first: 1\noptionl: 2\n")
-    assert faults == ["config.yaml:3: optionl: nothing uses this key; did you mean 'optional'?"]
+def test_errors_of_ours_keep_their_kind(build, tmp_path):
+    with pytest.raises(DatasetNotFoundError, match=r"config.yaml:2:1: first: there are no data$"):
+        build(HEAD + f"first: {_thing('size: 404')}\n")
 
 
-def test_checks_of_several_values_together_keep_their_words(build):
-    assert _faults(build, "settings: {name: x, number: 13}\nfirst: 1\n") == [
-        "config.yaml:1: settings: 13 brings bad luck"
-    ]
+def test_other_errors_pass_with_a_note_of_their_place(build):
+    with pytest.raises(RuntimeError, match="out of memory") as error:
+        build(HEAD + f"first: {_thing('size: 500')}\n")
+    (note,) = error.value.__notes__
+    assert note.endswith("config.yaml:2:1: first: while thing/plain was built")
 
 
 def test_values_that_only_building_shows_are_reported_with_their_place(build):
-    text = "settings:\n  name: x\n  number: {instance_key: word, pass_type: BY_REFERENCE}\nfirst: 1\nword: five\n"
-    (fault,) = _faults(build, text)
-    assert fault.startswith("config.yaml:3: settings.number: input should be a valid integer")
+    tool = "{component_key: tool, variant_key: unknown, config: {}}"
+    error = _error(build, HEAD + f"first: 1\nthing: {tool}\n")
+    assert str(error).endswith("config.yaml:3:1: thing: has to be a Thing, not a Tool")
+    error = _error(build, HEAD + f"first: {_thing(f'children: [{tool}], size: 1')}\n")
+    assert "config.yaml:2:71: first.config.children.0: has to be a Thing, not a Tool" in str(error)
 
 
-def test_missing_file_position_is_no_problem():
-    factory = ComponentFactory(Registry([]), Path("x.yaml"))
-    with pytest.raises(ConfigError, match=r"x.yaml: settings: is missing"):
-        factory.build_components({"first": 1}, Model)
+def test_what_was_built_is_logged_with_its_path(build, caplog):
+    with caplog.at_level(logging.DEBUG, logger="modalities_pipeline.config.factory"):
+        build(HEAD + f"first: {_thing('size: 1, children: [' + _thing('size: 2') + ']')}\n")
+    assert caplog.messages == [
+        "Instantiated <class 'things.Thing'>: first -> config -> children -> 0",
+        "Instantiated <class 'things.Thing'>: first",
+    ]
+
+
+def test_missing_document_is_no_problem():
+    with pytest.raises(ConfigError, match=r"^settings: is missing$"):
+        ComponentFactory(registry()).build_components({"first": 1}, Model)

@@ -198,7 +198,7 @@ def test_an_unknown_dtype_is_refused(save_run, convert):
 def test_a_checkpoint_that_was_not_finished_is_refused(save_run, convert, tmp_path):
     save_run()
     (tmp_path / "checkpoint" / ".metadata").unlink()
-    with pytest.raises(CheckpointingError, match="holds no complete checkpoint"):
+    with pytest.raises(CheckpointingError, match="is not complete"):
         convert()
 
 
@@ -210,8 +210,8 @@ def test_a_checkpoint_of_another_model_is_refused_with_the_differences(save_run,
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(CheckpointingError) as caught:
         load_trained_model(tmp_path / "config.yaml", tmp_path / "checkpoint")
-    assert "it lacks app.model.transformer.h.0.attn.c_proj.bias" in str(caught.value)
-    assert "the model lacks app.model.transformer.h.2.attention_norm.weight" in str(caught.value)
+    assert "it lacks transformer.h.0.attn.c_proj.bias" in str(caught.value)
+    assert "the model lacks transformer.h.2.attention_norm.weight" in str(caught.value)
     assert "h.0.attn.k_attn.weight is (128, 128) there and (64, 128) in the model" in str(caught.value)
 
 

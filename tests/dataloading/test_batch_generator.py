@@ -44,7 +44,7 @@ def test_batches_differ_but_come_again_in_the_next_run(build_component):
     ("changes", "message"),
     [
         ({"data_type": "float16"}, "data_type"),
-        ({"max_val": 5}, r"min_val \(5\) must be smaller than max_val \(5\)"),
+        ({"max_val": 5}, r"min_val: has to be smaller than max_val \(5\)"),
         ({"dims": {}}, "dims"),
         ({"dims": {"batch_size": 0}}, "dims"),
     ],

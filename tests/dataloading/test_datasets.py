@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from modalities_pipeline.data.raw_index import build_raw_index
-from modalities_pipeline.dataloading.datasets import CombinedDataset, DummyDataset, DummySampleConfig, MemMapDataset
+from modalities_pipeline.dataloading.configs import DummySampleConfig
+from modalities_pipeline.dataloading.datasets import CombinedDataset, DummyDataset, MemMapDataset
 from modalities_pipeline.dataloading.packed_datasets import PackedMemMapDatasetContinuous
 from modalities_pipeline.exceptions import ConfigError, DatasetFormatError
 from modalities_pipeline.tokenization.tokenizers import PreTrainedHFTokenizer
@@ -53,7 +54,7 @@ def test_a_batch_of_combined_datasets_asks_each_dataset_once(combined):
 def test_an_empty_list_of_datasets_is_refused(build_component):
     with pytest.raises(ConfigError, match="list of datasets is empty"):
         CombinedDataset([])
-    with pytest.raises(ConfigError, match="at least 1 item"):
+    with pytest.raises(ConfigError, match="datasets: needs at least 1"):
         build_component("dataset", "combined", datasets=[])
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from modalities_pipeline.dataloading.collator_configs import LossMaskingTokenConfig
 from modalities_pipeline.dataloading.collators import GPT2LLMCollateFn
-from modalities_pipeline.dataloading.loss_masking import LossMaskingCollateFnWrapper, LossMaskingTokenConfig
+from modalities_pipeline.dataloading.loss_masking import LossMaskingCollateFnWrapper
 from modalities_pipeline.exceptions import BatchStateError, ConfigError, UserError
 from modalities_pipeline.tokenization.tokenizers import PreTrainedHFTokenizer
 

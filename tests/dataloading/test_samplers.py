@@ -10,11 +10,10 @@ import torch
 from pydantic import ValidationError
 from torch.utils.data import DistributedSampler
 
+from modalities_pipeline.dataloading.configs import BatchSamplerConfig, ResumableDistributedSamplerConfig
 from modalities_pipeline.dataloading.datasets import DummyDataset
 from modalities_pipeline.dataloading.samplers import (
-    BatchSamplerConfig,
     ResumableDistributedSampler,
-    ResumableDistributedSamplerConfig,
     get_batch_sampler,
     get_distributed_sampler,
     get_sequential_sampler,
@@ -154,11 +153,11 @@ def test_batches_of_the_sequential_sampler_are_whole(build_component):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rank": 2}, r"rank \(2\) must be smaller than num_replicas \(2\)"),
+        ({"rank": 2}, r"rank\n.*has to be smaller than num_replicas \(2\)"),
         ({"num_replicas": 0}, "num_replicas"),
         ({"drop_last": False}, "drop_last"),
         ({"skip_num_global_samples": -1}, "skip_num_global_samples"),
-        ({"seed": None}, "seed"),
+        ({"shuffle": True, "seed": None}, "name a number"),
         ({"num_epochs": 0}, "num_epochs"),
         ({"rank": True}, "rank"),
     ],

@@ -11,17 +11,16 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from modalities_pipeline.batch import InferenceResultBatch
+from modalities_pipeline.distributed.configs import FSDP2MixedPrecisionSettings
 from modalities_pipeline.distributed.env import DistributedEnv, get_rank, get_world_size
-from modalities_pipeline.distributed.fsdp import FSDP2MixedPrecisionSettings, get_fsdp2_wrapped_model
+from modalities_pipeline.distributed.fsdp import get_fsdp2_wrapped_model
 from modalities_pipeline.distributed.mesh import get_device_mesh
 from modalities_pipeline.loss_functions import IGNORE_INDEX, CLMCrossEntropyLoss
 from modalities_pipeline.models.gpt2 import build_gpt2
-from modalities_pipeline.models.initialization import (
-    WeightInitTypes,
-    get_composed_model_initializer,
-    get_initialized_model,
-)
-from modalities_pipeline.optim.gradient_clipping import FSDPGradientClipper, GradientClippingMode
+from modalities_pipeline.models.initialization import get_composed_model_initializer, get_initialized_model
+from modalities_pipeline.models.initialization_configs import WeightInitTypes
+from modalities_pipeline.optim.configs import GradientClippingMode
+from modalities_pipeline.optim.gradient_clipping import FSDPGradientClipper
 from modalities_pipeline.optim.optimizers import get_adam_w
 
 GLOBAL_BATCH_SIZE = 4

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.distributed.fsdp import FSDPModule
 
-from modalities_pipeline.distributed.fsdp import FSDP2MixedPrecisionSettings, get_fsdp2_wrapped_model
+from modalities_pipeline.distributed.configs import FSDP2MixedPrecisionSettings
+from modalities_pipeline.distributed.fsdp import get_fsdp2_wrapped_model
 from modalities_pipeline.distributed.mesh import get_device_mesh
 from modalities_pipeline.exceptions import ConfigError
 from modalities_pipeline.models.gpt2 import build_gpt2

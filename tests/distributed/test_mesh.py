@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from modalities_pipeline.distributed.mesh import ParallelismDegrees, get_device_mesh, get_parallel_degree
+from modalities_pipeline.distributed.configs import ParallelismDegrees
+from modalities_pipeline.distributed.mesh import get_device_mesh, get_parallel_degree
 from modalities_pipeline.exceptions import ConfigError, RunningEnvError
 
 
@@ -22,7 +23,10 @@ def test_the_mesh_is_on_the_device_of_the_run(process_group, monkeypatch):
     ("settings", "message"),
     [
         ({"data_parallel_shard_degree": 2}, "1 x data_parallel_shard_degree 2 is not world_size 4"),
-        ({"data_parallel_shard_degree": 3, "data_parallel_replicate_degree": -1}, "is not world_size 4"),
+        (
+            {"data_parallel_shard_degree": 3, "data_parallel_replicate_degree": -1},
+            "is not a multiple of data_parallel_shard_degree 3",
+        ),
         ({"data_parallel_shard_degree": -1, "data_parallel_replicate_degree": -1}, "only one .* may be -1"),
         ({"data_parallel_shard_degree": 0}, "degree is 0"),
         ({"tensor_parallel_degree": 2}, "tensor_parallel_degree is 2"),

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from modalities_pipeline.models.attention import AttentionConfig, AttentionImplementation, CausalSelfAttention
+from modalities_pipeline.models.attention import CausalSelfAttention
 from modalities_pipeline.models.attention import RotaryTransform as Rotary
+from modalities_pipeline.models.attention_configs import AttentionConfig, AttentionImplementation
 
 
 def test_rotary_embedding_matches_modalities(read_vectors):

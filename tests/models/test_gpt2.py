@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch.nn import functional
 
 from modalities_pipeline.exceptions import UserError
-from modalities_pipeline.models.gpt2 import GPT2LLMConfig, build_gpt2, swiglu_hidden_dim
+from modalities_pipeline.models.gpt2 import build_gpt2, swiglu_hidden_dim
 
 CONFIGS = [
     "abs_gelu_ln_tied_mha",
@@ -88,31 +87,3 @@ def test_more_tokens_than_the_sequence_length_are_refused(make_gpt2_config):
     model = build_gpt2(**make_gpt2_config())
     with pytest.raises(UserError, match="33 tokens per sample, more than its sequence_length"):
         model(torch.zeros(1, 33, dtype=torch.int64))
-
-
-NORM_64 = {"norm_type": "pytorch_rms_norm", "config": {"normalized_shape": 64}}
-ROTARY = {
-    "type_hint": "RotaryTransform",
-    "config": {"n_embd": 128, "n_head": 2, "seq_length_dim": -2, "base_freq": 10000},
-}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"n_head_kv": 3}, r"n_head_q \(4\) must be divisible by n_head_kv \(3\)"),
-        ({"n_head_q": 3, "n_head_kv": 3}, r"n_embd \(128\) must be divisible by n_head_q \(3\)"),
-        ({"vocab_size": 1000}, r"vocab_size \(1000\) must be divisible by 128"),
-        ({"ffn_hidden": 100}, r"ffn_hidden \(100\) must be divisible by 128"),
-        ({"poe_type": "ABSOLUTE"}, "RotaryTransform needs poe_type NOPE"),
-        ({"attention_config": {"qkv_transforms": [ROTARY]}}, "they must be the model's n_embd"),
-        ({"ffn_norm_config": NORM_64}, "ffn_norm_config is of size 64; it must be n_embd"),
-        ({"attention_config": {"qkv_transforms": [], "qk_norm_config": NORM_64}}, "it must be one head's"),
-        ({"sequence_length": "32"}, "sequence_length"),
-        ({"dropout": 1.5}, "dropout"),
-        ({"n_heads": 4}, "n_heads"),
-    ],
-)
-def test_a_config_that_cannot_work_is_refused(changes, message, make_gpt2_config):
-    with pytest.raises(ValidationError, match=message):
-        GPT2LLMConfig(**make_gpt2_config(**changes))

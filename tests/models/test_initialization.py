@@ -4,19 +4,17 @@ import math
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import nn
 
 from modalities_pipeline.exceptions import ConfigError, ModelStateError
 from modalities_pipeline.models.gpt2 import build_gpt2
 from modalities_pipeline.models.initialization import (
-    ComposedModelInitializationConfig,
     GPT2Llama3LikeInitializer,
-    WeightInitTypes,
     get_composed_model_initializer,
     get_initialized_model,
     normalized_name,
 )
+from modalities_pipeline.models.initialization_configs import WeightInitTypes
 
 PLAIN = {"model_type": "gpt2", "weight_init_type": WeightInitTypes.PLAIN, "mean": 0.0, "std": 0.02}
 MODELS = {
@@ -123,18 +121,3 @@ def test_llama3_like_initialisation_refuses_biases(make_gpt2_config):
 def test_llama3_like_initialisation_cuts_the_head_at_three_deviations(make_gpt2_config):
     model = get_initialized_model(build_gpt2(**make_gpt2_config()), GPT2Llama3LikeInitializer(2, 128))
     assert model.transformer["lm_head"].weight.abs().max() <= 3 / math.sqrt(128)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"std": "auto"}, "std 'auto' needs hidden_dim"),
-        ({"hidden_dim": 8}, "hidden_dim has an effect only with std 'auto'"),
-        ({"num_layers": 2}, "num_layers has no effect with weight_init_type 'plain'"),
-        ({"weight_init_type": "scaled"}, "weight_init_type 'scaled' needs num_layers"),
-        ({"std": "large"}, "auto"),
-    ],
-)
-def test_settings_that_contradict_each_other_are_refused(changes, message):
-    with pytest.raises(ValidationError, match=message):
-        ComposedModelInitializationConfig(**{**PLAIN, **changes})

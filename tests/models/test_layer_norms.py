@@ -5,7 +5,8 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from modalities_pipeline.models.layer_norms import LayerNormWrapperConfig, RMSLayerNorm
+from modalities_pipeline.models.layer_norms import RMSLayerNorm, build_norm
+from modalities_pipeline.models.norm_configs import LayerNormWrapperConfig
 
 NORMS = {
     "layer_norm eps1e-6": lambda: nn.LayerNorm(8, eps=1e-6),
@@ -36,7 +37,7 @@ def test_outputs_match_modalities(name, read_vectors, fill):
 )
 def test_norm_type_decides_the_layer_and_its_default_eps(norm_type, config, kind, eps):
     wrapper = LayerNormWrapperConfig(norm_type=norm_type, config=config)
-    norm = wrapper.build()
+    norm = build_norm(wrapper)
     assert type(norm) is kind
     assert (norm.epsilon if kind is RMSLayerNorm else norm.eps) == wrapper.epsilon == eps
     assert wrapper.dimension == 8

@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import nn
 
+from modalities_pipeline.optim.configs import GradientClippingMode
 from modalities_pipeline.optim.gradient_clipping import (
     DummyGradientClipper,
     FSDPGradientClipper,
-    FSDPGradientClipperConfig,
     FSDPLoggingOnlyGradientClipper,
-    GradientClippingMode,
 )
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "gradient_clipping.json").read_text("utf-8"))
@@ -71,19 +69,3 @@ def test_a_gradient_that_is_not_finite_shows_in_the_norm():
 
 def test_the_dummy_does_nothing():
     assert DummyGradientClipper().clip_gradients().tolist() == [-1.0]
-
-
-@pytest.mark.parametrize("key", ["model_parts", "wrapped_model"])
-@pytest.mark.parametrize(("written", "mode"), [("P1_NORM", 1), (2, 2), ("inf", "inf"), ("MAX_NORM", "inf")])
-def test_config_takes_both_names_of_the_model_and_norms_by_name_or_value(key, written, mode):
-    config = FSDPGradientClipperConfig(**{key: nn.Linear(2, 2), "norm_type": written, "max_norm": 1.0})
-    assert isinstance(config.model_parts, nn.Linear)
-    assert config.norm_type.value == mode
-
-
-@pytest.mark.parametrize("changes", [{"norm_type": "P3_NORM"}, {"max_norm": 0.0}])
-def test_config_refuses_what_makes_no_sense(changes):
-    with pytest.raises(ValidationError, match=next(iter(changes))):
-        FSDPGradientClipperConfig(
-            **{"model_parts": nn.Linear(2, 2), "norm_type": "P2_NORM", "max_norm": 1.0, **changes}
-        )

@@ -8,19 +8,19 @@ import torch
 from pydantic import ValidationError
 
 from modalities_pipeline.exceptions import ConfigError
-from modalities_pipeline.optim import schedulers
+from modalities_pipeline.optim import scheduler_configs, schedulers
 
 CASES = json.loads((Path(__file__).parent / "vectors" / "schedulers.json").read_text("utf-8"))["cases"]
 COMPONENTS = {
-    "dummy_lr": (schedulers.DummyLRScheduler, schedulers.DummyLRSchedulerConfig),
-    "step_lr": (schedulers.get_step_lr, schedulers.StepLRSchedulerConfig),
-    "constant_lr": (schedulers.get_constant_lr, schedulers.ConstantLRSchedulerConfig),
-    "linear_lr": (schedulers.get_linear_lr, schedulers.LinearLRSchedulerConfig),
-    "onecycle_lr": (schedulers.get_onecycle_lr, schedulers.OneCycleLRSchedulerConfig),
-    "cosine_annealing_lr": (schedulers.get_cosine_annealing_lr, schedulers.CosineAnnealingLRSchedulerConfig),
+    "dummy_lr": (schedulers.DummyLRScheduler, scheduler_configs.DummyLRSchedulerConfig),
+    "step_lr": (schedulers.get_step_lr, scheduler_configs.StepLRSchedulerConfig),
+    "constant_lr": (schedulers.get_constant_lr, scheduler_configs.ConstantLRSchedulerConfig),
+    "linear_lr": (schedulers.get_linear_lr, scheduler_configs.LinearLRSchedulerConfig),
+    "onecycle_lr": (schedulers.get_onecycle_lr, scheduler_configs.OneCycleLRSchedulerConfig),
+    "cosine_annealing_lr": (schedulers.get_cosine_annealing_lr, scheduler_configs.CosineAnnealingLRSchedulerConfig),
     "linear_warmup_cosine_annealing_lr": (
         schedulers.get_linear_warmup_cosine_annealing_lr,
-        schedulers.LinearWarmupCosineAnnealingLRSchedulerConfig,
+        scheduler_configs.LinearWarmupCosineAnnealingLRSchedulerConfig,
     ),
 }
 WARMUP = {"warmup_steps": 3, "total_steps": 10, "initial_lr": 1e-5, "final_lr": 1e-4, "max_lr": 1e-3}
@@ -111,8 +111,8 @@ def test_another_lr_than_the_optimizers_is_refused():
 @pytest.mark.parametrize(
     ("variant", "config", "message"),
     [
-        ("linear_warmup_cosine_annealing_lr", {**WARMUP, "total_steps": 3}, "must be greater than warmup_steps"),
-        ("linear_warmup_cosine_annealing_lr", {**WARMUP, "initial_lr": 2e-3}, "must not be greater than max_lr"),
+        ("linear_warmup_cosine_annealing_lr", {**WARMUP, "total_steps": 3}, "is not greater than warmup_steps"),
+        ("linear_warmup_cosine_annealing_lr", {**WARMUP, "initial_lr": 2e-3}, "is greater than max_lr"),
         ("onecycle_lr", {**CASES["onecycle"]["config"], "total_steps": None}, "give total_steps, or both epochs"),
         ("onecycle_lr", {**CASES["onecycle"]["config"], "anneal_strategy": "log"}, "anneal_strategy"),
         ("step_lr", {"step_size": 0, "gamma": 0.5}, "step_size"),

@@ -10,7 +10,7 @@ import dagster as dg
 from modalities_pipeline.orchestration.graph import multiprocess_executor
 from modalities_pipeline.orchestration.launch import train
 from modalities_pipeline.orchestration.spec import LauncherSpec
-from modalities_pipeline.orchestration.training_report import numbers_of
+from modalities_pipeline.orchestration.training_metadata import numbers_of
 from modalities_pipeline.orchestration.training_run import TrainingRun
 
 

@@ -62,7 +62,8 @@ def test_the_data_job_trains_nothing(shipped: dg.Definitions) -> None:
 
 def test_a_setting_changes_the_code_version_of_its_stage_alone(tmp_path: Path) -> None:
     text = (REPOSITORY / "configs" / "pipeline.yaml").read_text()
-    (tmp_path / "train_tiny_cpu.yaml").write_text((REPOSITORY / "configs" / "train_tiny_cpu.yaml").read_text())
+    for name in ("train_tiny_cpu.yaml", "train_base.yaml"):
+        (tmp_path / name).write_text((REPOSITORY / "configs" / name).read_text())
 
     def code_versions(text: str) -> dict[str, str | None]:
         (tmp_path / "pipeline.yaml").write_text(text)

@@ -80,8 +80,9 @@ def test_a_step_that_is_not_finite_is_not_retried(run: TrainingRun) -> None:
     """The command line reports a `TrainingError` as it does a user's error; the same data would end the same way."""
     code = (
         "import modalities_pipeline.__main__ as cli; from modalities_pipeline.exceptions import TrainingError as E\n"
-        "def fail(options): raise E('Step 3 is not finite')\n"
-        "cli._summary = fail; raise SystemExit(cli.main(['summary']))"
+        "from modalities_pipeline.orchestration import summary\n"
+        "def fail(since): raise E('Step 3 is not finite')\n"
+        "summary.main = fail; raise SystemExit(cli.main(['summary']))"
     )
     with pytest.raises(TrainingProcessError, match="Step 3 is not finite") as caught:
         list(train(run, LAUNCHER, [sys.executable, "-c", code]))

@@ -28,6 +28,8 @@ experiments:
     generated_text: {prompts: ["The "]}
 """
 
+TRAINING = "settings: {paths: {train_dataset_path: x, validation_dataset_path: x}}\noptimizer: {lr: 1}\n"
+
 WriteSpec = Callable[[str], Path]
 
 
@@ -36,7 +38,7 @@ def write_spec(tmp_path: Path) -> WriteSpec:
     """Write a spec, and the training config that it names, into a folder of their own."""
 
     def write(text: str) -> Path:
-        (tmp_path / "training.yaml").write_text("settings: {}\n")
+        (tmp_path / "training.yaml").write_text(TRAINING)
         path = tmp_path / "pipeline.yaml"
         path.write_text(text)
         return path
@@ -48,7 +50,7 @@ def faults_of(path: Path) -> list[str]:
     """What is wrong with a spec, one line per fault, without the folder."""
     with pytest.raises(ConfigError) as caught:
         load_pipeline_spec(path)
-    return str(caught.value).replace(f"{path.parent}/", "").splitlines()[1:]
+    return str(caught.value).replace(f"{path.parent}/", "").splitlines()
 
 
 def test_relative_paths_are_relative_to_the_specs_folder(write_spec: WriteSpec, tmp_path: Path) -> None:
@@ -76,12 +78,11 @@ def test_all_faults_are_reported_together_with_their_lines(write_spec: WriteSpec
         .replace("vocab_size: 300", "vocab_size: many")
     )
     faults = faults_of(write_spec(text))
-    assert [line.partition(": ")[0] for line in sorted(faults)] == [
-        "pipeline.yaml:10",
-        "pipeline.yaml:11",
-        "pipeline.yaml:5",
-        "pipeline.yaml:6",
-        "pipeline.yaml:7",
+    assert [line.partition(": ")[0] for line in faults] == [
+        "pipeline.yaml:6:26",
+        "pipeline.yaml:7:3",
+        "pipeline.yaml:10:5",
+        "pipeline.yaml:11:5",
     ]
     assert any("did you mean 'eod_token'?" in fault for fault in faults)
     assert any("no corpus 'trian'; did you mean 'train'?" in fault for fault in faults)
@@ -136,7 +137,7 @@ def test_globs_work_below_a_folder_whose_name_looks_like_one(tmp_path: Path) -> 
     folder = tmp_path / "run [1]*?"
     (folder / "data").mkdir(parents=True)
     (folder / "data" / "a.jsonl").touch()
-    (folder / "training.yaml").write_text("settings: {}\n")
+    (folder / "training.yaml").write_text(TRAINING)
     (folder / "pipeline.yaml").write_text(SPEC)
     spec = load_pipeline_spec(folder / "pipeline.yaml")
     files = spec.corpora["train"].files
@@ -155,7 +156,8 @@ def test_globs_work_below_a_folder_whose_name_looks_like_one(tmp_path: Path) -> 
 )
 def test_whole_numbers_are_written_as_such(write_spec: WriteSpec, entry: str, key: str) -> None:
     [fault] = faults_of(write_spec(SPEC.replace('["data/*.jsonl"]', f'["data/*.jsonl"], {entry}')))
-    assert fault.startswith(f"pipeline.yaml:3: corpora.train.{key}: ")
+    assert fault.startswith("pipeline.yaml:3:36: ")
+    assert f": corpora.train.{key}: " in fault
 
 
 @pytest.mark.parametrize(
@@ -169,3 +171,29 @@ def test_launcher_settings_are_finite_and_strict(write_spec: WriteSpec, entry: s
 def test_the_group_of_the_first_assets_is_a_reserved_name(write_spec: WriteSpec) -> None:
     [fault] = faults_of(write_spec(SPEC.replace("  tiny:", "  sources:")))
     assert "experiments.sources: the name is reserved" in fault
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("optimiser.lr: 0.1", "pipeline.yaml:14:17: optimiser.lr: there is no 'optimiser'"),
+        (
+            "settings.paths.train_dataset_path: y",
+            "pipeline.yaml:14:17: the override settings.paths.train_dataset_path ",
+        ),
+    ],
+)
+def test_an_override_that_does_not_fit_is_a_fault_of_the_spec(write_spec: WriteSpec, override: str, words: str) -> None:
+    [fault] = faults_of(write_spec(f"{SPEC}    overrides: {{{override}}}\n"))
+    assert fault.startswith(words)
+
+
+def test_plugins_are_valid_entries_and_their_files_relative_to_the_spec(write_spec: WriteSpec, tmp_path: Path) -> None:
+    plugin = "{component_key: model, variant_key: mine, component_path: 'code/models.py:MyModel'}"
+    spec = load_pipeline_spec(write_spec(f"{SPEC}plugins: [{plugin}]\n"))
+    [(entry, origin)] = spec.experiments["tiny"].plugins
+    assert entry["component_path"] == f"{tmp_path}/code/models.py:MyModel"
+    assert str(origin) == f"{tmp_path}/pipeline.yaml:14:11"
+    wrong = plugin.replace("variant_key", "variant")
+    faults = faults_of(write_spec(f"{SPEC}plugins: [{wrong}]\n"))
+    assert any("plugins.0.variant: unknown key; did you mean 'variant_key'?" in fault for fault in faults)

@@ -74,7 +74,7 @@ class Experiment:
     def pack(self, corpus: str, **details: Any) -> None:
         def build(path: Path) -> BuildResult:
             with PackedFileWriter(path, 1) as writer:
-                writer.write_document([1, 2, 3, 1, 2, 0])
+                writer.write_document([1, 2, 3, 1, 2, 0] * 6000)  # enough for more steps than the warm-up has
             return BuildResult(details={"num_token_ids": 4, "tokenizer_fingerprint": "one", **details})
 
         path = self.spec().layout.merged_pbin(corpus)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from modalities_pipeline.config.loader import load_app_config_dict, load_yaml
+from modalities_pipeline.config.overlays import load_config
 from modalities_pipeline.data.manifest import BuildResult, StageIdentity, record
 from modalities_pipeline.exceptions import ConfigError, TrainingError
 from modalities_pipeline.inference.settings import GenerationSettings
+from modalities_pipeline.orchestration.experiment_config import write_config
 from modalities_pipeline.orchestration.spec import ExperimentSpec, LauncherSpec
 from modalities_pipeline.orchestration.training_run import (
     TrainingRun,
@@ -22,7 +24,6 @@ from modalities_pipeline.orchestration.training_run import (
     set_current_run,
     settings_identity,
     training_identity,
-    write_config,
 )
 
 REPOSITORY = Path(__file__).parents[2]
@@ -56,7 +57,7 @@ def test_the_fingerprint_changes_with_what_changes_weights(experiment: MakeExper
 
 def evaluation_dataloaders(**changes: Any) -> list[Any]:
     """The shipped ones with changes to the first."""
-    [loader] = load_yaml(REPOSITORY / "configs" / "train_tiny_cpu.yaml").data["eval_dataloaders"]
+    [loader] = load_config(REPOSITORY / "configs" / "train_tiny_cpu.yaml").data["eval_dataloaders"]
     return [{**loader, "config": {**loader["config"], **changes}}]
 
 
@@ -95,6 +96,8 @@ def test_the_fingerprint_ignores_what_changes_no_weights(experiment: MakeExperim
     fingerprint = training_identity(experiment(), "a", "b").fingerprint
     copy = tmp_path / "elsewhere.yaml"
     copy.write_text("# moved and commented\n" + (REPOSITORY / "configs" / "train_tiny_cpu.yaml").read_text())
+    shutil.copy(REPOSITORY / "configs" / "train_base.yaml", tmp_path)
+    shutil.copy(REPOSITORY / "configs" / "train_base.yaml", tmp_path)
     for same in (
         experiment(training_config=copy),
         experiment({"settings.intervals.training_log_interval_in_steps": 1}),
@@ -103,6 +106,32 @@ def test_the_fingerprint_ignores_what_changes_no_weights(experiment: MakeExperim
         experiment(launcher=LauncherSpec(num_threads_per_process=4, grace_in_s=5)),
     ):
         assert training_identity(same, "a", "b").fingerprint == fingerprint
+
+
+def test_the_fingerprint_ignores_in_which_file_a_value_stands(experiment: MakeExperiment, tmp_path: Path) -> None:
+    fingerprint = training_identity(experiment({"optimizer.config.lr": 1e-5}), "a", "b").fingerprint
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text(
+        f"extends: {REPOSITORY / 'configs' / 'train_tiny_cpu.yaml'}\noptimizer: {{config: {{lr: 1e-5}}}}\n"
+    )
+    assert training_identity(experiment(training_config=overlay), "a", "b").fingerprint == fingerprint
+
+
+def test_the_fingerprint_changes_with_the_source_code_of_plugins(experiment: MakeExperiment, tmp_path: Path) -> None:
+    overlay, code = tmp_path / "overlay.yaml", tmp_path / "my_models.py"
+    overlay.write_text(
+        f"extends: {REPOSITORY / 'configs' / 'train_tiny_cpu.yaml'}\n"
+        "plugins: [{component_key: model, variant_key: mine, component_path: 'my_models.py:MyModel'}]\n"
+    )
+    code.write_text("class MyModel: ...")
+    before = training_identity(experiment(training_config=overlay), "a", "b").fingerprint
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    shutil.copy(overlay, moved)
+    shutil.copy(code, moved)
+    assert training_identity(experiment(training_config=moved / overlay.name), "a", "b").fingerprint == before
+    code.write_text("class MyModel: layers = 2")
+    assert training_identity(experiment(training_config=overlay), "a", "b").fingerprint != before
 
 
 def test_an_override_of_a_key_that_is_not_there_is_refused(experiment: MakeExperiment) -> None:
@@ -122,9 +151,9 @@ def test_a_training_config_that_ignores_the_pipelines_data_is_refused(
 def test_the_runs_config_holds_overrides_and_paths_and_keeps_references(
     experiment: MakeExperiment, tmp_path: Path
 ) -> None:
-    run = TrainingRun(tmp_path / "run")
+    run = TrainingRun(tmp_path)
     changes = {"optimizer.config.lr": 1e-5, "model_raw.config.prediction_key": "1e-5"}
-    write_config(run, experiment(changes), tmp_path / "train.pbin", tmp_path / "validation.pbin")
+    write_config(run.config_path, experiment(changes), tmp_path / "train.pbin", tmp_path / "validation.pbin")
     data = load_yaml(run.config_path).data
     assert data["optimizer"]["config"]["lr"] == 1e-5
     assert data["model_raw"]["config"]["prediction_key"] == "1e-5"  # text stays text

@@ -12,13 +12,9 @@ import pytest
 from pydantic import ValidationError
 
 from modalities_pipeline.exceptions import ConfigError, DatasetNotFoundError, UserError
+from modalities_pipeline.tokenization.configs import PreTrainedHFTokenizerConfig
 from modalities_pipeline.tokenization.saved_tokenizer import build_tokenizer
-from modalities_pipeline.tokenization.tokenizers import (
-    PreTrainedHFTokenizer,
-    PreTrainedHFTokenizerConfig,
-    PreTrainedSPTokenizer,
-    TokenizerWrapper,
-)
+from modalities_pipeline.tokenization.tokenizers import PreTrainedHFTokenizer, PreTrainedSPTokenizer, TokenizerWrapper
 
 EOD = {"tiny_wordlevel": "<eod>", "tiny_sp": "</s>"}
 

@@ -1,85 +1,22 @@
-"""The config of instruction-tuning data: what is converted, how it is split, where it goes."""
+"""A checked config of instruction-tuning data, its template, and the names of the files made from it."""
 
 import dataclasses
 import hashlib
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, FilePath, ValidationError, model_validator
-
-from modalities_pipeline.config.errors import describe_fault, describe_validation_error
-from modalities_pipeline.config.loader import load_app_config_dict, load_yaml, resolve
+from modalities_pipeline.config.checking.faults import raise_faults
+from modalities_pipeline.config.checking.static_check import StaticCheck
+from modalities_pipeline.config.loader import load_app_config_dict
+from modalities_pipeline.config.overlays import load_config
+from modalities_pipeline.config.registry import Registry
+from modalities_pipeline.config.resolution import resolve
+from modalities_pipeline.config.schemas.instruction_data import InstructionTuningDataInstantiationModel
 from modalities_pipeline.data.instruction.chat_template import ChatTemplate
-from modalities_pipeline.exceptions import ConfigError, MissingSectionError
+from modalities_pipeline.exceptions import MissingSectionError
 
 PARTITIONS = ("train", "val", "test")
 _NUM_HASH_DIGITS = 7
-_RESERVED_SUFFIXES = (".idx", ".pbin")
-
-_Percentage = Annotated[int, Field(strict=True, ge=0)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Splitting(_Section):
-    """Percentages of the conversations that go into each partition; a partition of 0 is not written."""
-
-    train: _Percentage
-    val: _Percentage
-    test: _Percentage
-
-    @model_validator(mode="after")
-    def _check_sum(self) -> Self:
-        if self.train + self.val + self.test != 100:
-            total = self.train + self.val + self.test
-            raise ValueError(f"train, val and test have to add up to 100, but are {total}")
-        return self
-
-
-class SplitConfig(_Section):
-    """How conversations are drawn into partitions, one after the other, by a generator of this seed."""
-
-    splitting: Splitting
-    seed: Annotated[int, Field(strict=True)]
-
-
-class InstructionDataSettings(_Section):
-    """What to read and write.
-
-    Without `split_config` everything is training data. Without `pbin_creation_config_file_path`, a packing config whose
-    paths are filled in, the conversations are indexed, but not packed.
-    """
-
-    src_path: FilePath
-    dst_path: Path
-    messages_key: str
-    split_config: SplitConfig | None = None
-    pbin_creation_config_file_path: FilePath | None = None
-
-    @model_validator(mode="after")
-    def _check_dst_path(self) -> Self:
-        if self.dst_path.suffix in _RESERVED_SUFFIXES:
-            raise ValueError(
-                f"dst_path must not end with {self.dst_path.suffix}: files of this name are made from it; use .jsonl"
-            )
-        return self
-
-
-class InstructionDataTransformation(_Section):
-    """Name of a role in the data -> name for the template; every role of the data has to be there."""
-
-    role_mapping: dict[str, str]
-
-
-class InstructionTuningDataConfig(_Section):
-    """A whole config."""
-
-    settings: InstructionDataSettings
-    instruction_data_transformation: InstructionDataTransformation
-    jinja2_chat_template: str
-    chat_template_data: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +30,7 @@ class InstructionDataPlan:
         config_hash: first 7 digits of their SHA-256, part of all names.
     """
 
-    config: InstructionTuningDataConfig
+    config: InstructionTuningDataInstantiationModel
     template: ChatTemplate
     content: bytes
 
@@ -156,18 +93,13 @@ def load_plan(config_file_path: Path) -> InstructionDataPlan:
     Raises:
         ConfigError: the file or the template is wrong; all faults with file, line and key.
     """
-    document = load_yaml(config_file_path)
-    data = resolve(document.data, document)
-    try:
-        config = InstructionTuningDataConfig.model_validate(data)
-    except ValidationError as error:
-        lines = describe_validation_error(error, document.path, document.position, (), InstructionTuningDataConfig)
-        raise ConfigError("\n".join(lines)) from None
-    try:
-        template = ChatTemplate(config.jinja2_chat_template, config.chat_template_data)
-    except ConfigError as error:
-        key_path = ("jinja2_chat_template",)
-        raise ConfigError(describe_fault(str(error), document.path, document.position, key_path)) from None
+    document = load_config(config_file_path)
+    data = resolve(document).data
+    check = StaticCheck(data, Registry(), document)
+    check.check_model(InstructionTuningDataInstantiationModel)
+    raise_faults(check.faults)
+    config = InstructionTuningDataInstantiationModel.model_validate(data)
+    template = ChatTemplate(config.jinja2_chat_template, config.chat_template_data)
     return InstructionDataPlan(config, template, config_file_path.read_bytes())
 
 

@@ -17,8 +17,9 @@ from modalities_pipeline.data.manifest import (
 )
 from modalities_pipeline.data.packed.packed_inputs import tokenizer_inputs
 from modalities_pipeline.exceptions import TrainingError
-from modalities_pipeline.orchestration import training_report, training_run
+from modalities_pipeline.orchestration import training_metadata, training_run
 from modalities_pipeline.orchestration.assets import merged_pbin
+from modalities_pipeline.orchestration.experiment_config import write_config
 from modalities_pipeline.orchestration.launch import TrainingProcessError, train, training_command
 from modalities_pipeline.orchestration.materialize import (
     Outcome,
@@ -55,7 +56,7 @@ def trained_checkpoint_asset(spec: PipelineSpec, name: str) -> dg.AssetsDefiniti
         group_name=name,
         kinds={"pytorch"},
         code_version=code_version(training_run.settings_identity(experiment)),
-        check_specs=[up_to_date_check(key), *training_report.check_specs(key)],
+        check_specs=[up_to_date_check(key), *training_metadata.check_specs(key)],
         retry_policy=dg.RetryPolicy(max_retries=experiment.launcher.max_retries, delay=_RETRY_DELAY_IN_S),
     )
     def trained_checkpoint(context: dg.AssetExecutionContext, policy: PolicyResource) -> TrainingEvents:
@@ -101,18 +102,21 @@ def _decide(
 def _train(
     context: dg.AssetExecutionContext, spec: PipelineSpec, name: str, run: TrainingRun
 ) -> Iterator[dg.AssetObservation]:
+    from modalities_pipeline.orchestration.experiment_check import check_experiment  # only needed to train
+
     experiment = spec.experiments[name]
     train_path, validation_path = (
         spec.layout.merged_pbin(corpus) for corpus in (experiment.train_corpus, experiment.validation_corpus)
     )
+    check_experiment(experiment, train_path, validation_path)
     run.folder.mkdir(parents=True, exist_ok=True)
-    training_run.write_config(run, experiment, train_path, validation_path)
-    throttle = training_report.ObservationThrottle()
+    write_config(run.config_path, experiment, train_path, validation_path)
+    throttle = training_metadata.ObservationThrottle()
     try:
         for line in train(run, experiment.launcher, training_command(run, experiment.launcher)):
-            context.log.info(training_report.log_line_of(line))
+            context.log.info(training_metadata.log_line_of(line))
             if throttle.allows_one():
-                yield dg.AssetObservation(context.asset_key, metadata=training_report.numbers_of(line))
+                yield dg.AssetObservation(context.asset_key, metadata=training_metadata.numbers_of(line))
     except TrainingProcessError as error:
         raise dg.Failure(description=str(error), allow_retries=not error.is_user_error) from None
 
@@ -137,7 +141,7 @@ def _record(spec: PipelineSpec, name: str, run: TrainingRun, identity: StageIden
         "device": result.device,
         "train_dataset": dict(data.details),
     }
-    build_result = BuildResult(training_report.counts_of(result), details)
+    build_result = BuildResult(training_metadata.counts_of(result), details)
     return record(identity, run.checkpoint_folder(), build_result, duration_in_s)
 
 
@@ -151,6 +155,6 @@ def _result(
     context.log.info(f"{context.asset_key.to_user_string()}: {summarize([outcome])}")
     return dg.MaterializeResult(
         data_version=dg.DataVersion(outcome.digest),
-        metadata={**training_report.describe_run(run, manifest), **report([outcome], policy, seconds)},
-        check_results=[up_to_date_result([outcome]), *training_report.check_results(manifest)],
+        metadata={**training_metadata.describe_run(run, manifest), **report([outcome], policy, seconds)},
+        check_results=[up_to_date_result([outcome]), *training_metadata.check_results(manifest)],
     )

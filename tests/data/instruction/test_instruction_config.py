@@ -57,7 +57,7 @@ def write_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..
     ],
 )
 def test_a_config_that_cannot_work_is_refused_with_file_line_and_key(settings, changes, message, write_config):
-    with pytest.raises(ConfigError, match=rf"config\.yaml:[0-9]+: .*{message}"):
+    with pytest.raises(ConfigError, match=rf"config\.yaml:[0-9]+:[0-9]+: .*{message}"):
         load_plan(write_config(settings, **changes))
 
 

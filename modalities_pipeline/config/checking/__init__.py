@@ -1,0 +1,1 @@
+"""Everything that is wrong with a config, found before anything is built."""

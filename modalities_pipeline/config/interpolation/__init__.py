@@ -1,0 +1,1 @@
+"""What `${...}` means: resolvers, their failures, and where a value comes from."""

@@ -1,0 +1,91 @@
+"""Where the values of a config come from: through `${...}` from other nodes, or from the environment."""
+
+import re
+from typing import Any
+
+from modalities_pipeline.config.origins import KeyPath
+
+# a text that is nothing but one reference to a node, absolute ("a.b[0]") or relative (".b", "..b")
+_REFERENCE = re.compile(r"\$\{\s*(\.*)([^${}:\s.]+(?:\.[^${}:\s.]+)*)\s*\}")
+_KEY = re.compile(r"[^.\[\]]+")
+_MAX_STEPS = 100  # of a chain of references; a longer one is a circle
+_ENVIRONMENT = re.compile(r"\$\{\s*(?:oc\.env|cuda_env)\s*:\s*(?!(?:RANK|LOCAL_RANK|WORLD_SIZE)\s*\})")
+
+
+def source_of(data: Any, key_path: KeyPath) -> KeyPath:
+    """Where the value at a key path is written down: the end of the chain of `${a.b}` that lead to it."""
+    for _ in range(_MAX_STEPS):
+        copied_to = _first_copy(data, key_path)
+        if copied_to is None:
+            return key_path
+        depth, target = copied_to
+        key_path = (*target, *key_path[depth:])
+    return key_path
+
+
+def _first_copy(data: Any, key_path: KeyPath) -> tuple[int, KeyPath] | None:
+    """How many keys lead to the first node that is a reference, and where that one points to."""
+    node = data
+    for depth, key in enumerate((*key_path, None)):
+        if isinstance(node, str):
+            target = _target(node, data, key_path[:depth])
+            return None if target is None else (depth, target)
+        if key is None or not _has(node, key):
+            return None
+        node = node[key]
+    return None
+
+
+def _target(text: str, data: Any, key_path: KeyPath) -> KeyPath | None:
+    """The node that a text at `key_path` refers to, None if it is anything but a reference to a node that is there."""
+    match = _REFERENCE.fullmatch(text)
+    if match is None:
+        return None
+    num_dots = len(match[1])
+    target: KeyPath = key_path[: len(key_path) - num_dots] if num_dots else ()
+    node = _at(data, target)
+    for part in _KEY.findall(match[2]):
+        key = int(part) if isinstance(node, list) and part.isdecimal() else part
+        if not _has(node, key):
+            return None
+        target, node = (*target, key), node[key]
+    return target
+
+
+def _has(node: Any, key: str | int) -> bool:
+    if isinstance(node, dict):
+        return key in node
+    return isinstance(node, list) and isinstance(key, int) and key < len(node)
+
+
+def comes_from_environment(data: Any, key_path: KeyPath) -> bool:
+    """Whether the value at a key path, or one in it, holds an environment variable other than the ranks."""
+    source = source_of(data, key_path)
+    node = data
+    for key in source:
+        if not _has(node, key):
+            return False
+        node = node[key]
+    return _holds_variable(node, data, source, frozenset())
+
+
+def _holds_variable(node: Any, data: Any, key_path: KeyPath, around: frozenset[KeyPath]) -> bool:
+    if isinstance(node, dict | list) and key_path not in around:
+        items = node.items() if isinstance(node, dict) else enumerate(node)
+        return any(_holds_variable(item, data, (*key_path, key), around | {key_path}) for key, item in items)
+    if not isinstance(node, str) or key_path in around:
+        return False
+    if _ENVIRONMENT.search(node):
+        return True
+    targets = [_target(match[0], data, key_path) for match in _REFERENCE.finditer(node)]
+    return any(
+        _holds_variable(_at(data, target), data, target, around | {key_path})
+        for target in targets
+        if target is not None
+    )
+
+
+def _at(node: Any, key_path: KeyPath) -> Any:
+    for key in key_path:
+        node = node[key]
+    return node

@@ -1,0 +1,1 @@
+"""Components in words: for the command line and docs/components.md."""

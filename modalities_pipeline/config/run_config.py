@@ -1,0 +1,67 @@
+"""The config of a run: as it was given, and as it is run. Imports no torch."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from modalities_pipeline.checkpointing.folders import find_latest_checkpoint
+from modalities_pipeline.checkpointing.resume import checkpoint_path_of, overrides_to_resume
+from modalities_pipeline.config.checking.faults import Fault
+from modalities_pipeline.config.origins import ConfigDocument, Origin
+from modalities_pipeline.config.overlays import Override, load_config
+from modalities_pipeline.config.resolution import ResolvedConfig, ResolverContext, resolve
+from modalities_pipeline.config.schemas.ignored_parts import find_ignored_parts
+from modalities_pipeline.config.schemas.kinds import kind_of
+from modalities_pipeline.config.schemas.preparation import prepare
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """A config with all that it extends.
+
+    Attributes:
+        given: its content with the overrides of whoever started the run.
+        resolved: in today's vocabulary, with default settings, without `${...}`.
+        notes: what was translated, and what the training will not use.
+        resumed_from: the checkpoint from which the run goes on, if it does.
+    """
+
+    given: ConfigDocument
+    resolved: ResolvedConfig
+    notes: tuple[Fault, ...]
+    resumed_from: Path | None = None
+
+
+def resolve_run_config(given: ConfigDocument, context: ResolverContext) -> RunConfig:
+    """Prepare and resolve the content of a config."""
+    kind = kind_of(given.data)
+    prepared, findings = prepare(given, kind)
+    resolved = resolve(prepared, context)
+    if kind == "training":
+        findings = [*findings, *find_ignored_parts(resolved.data)]
+    notes = (Fault(key_path, message, prepared.origin(key_path), is_note) for key_path, message, is_note in findings)
+    return RunConfig(given, resolved, tuple(notes))
+
+
+def resume_run_config(config: RunConfig, overrides: Sequence[Override], context: ResolverContext) -> RunConfig:
+    """The config of a run that goes on from its newest complete checkpoint; as it is if there is none.
+
+    Args:
+        config: how the run was started for the first time.
+        overrides: what was set in it.
+        context: of the run.
+
+    Raises:
+        ConfigError: the config does not say where its checkpoints are.
+    """
+    checkpoint = find_latest_checkpoint(checkpoint_path_of(config.resolved.data))
+    if checkpoint is None:
+        return config
+    origin = Origin("--resume")
+    # the app state may have been made of parts that an old config has instead
+    changes = {"app_state": config.resolved.document.data["app_state"]}
+    changes.update(overrides_to_resume(config.resolved.data, checkpoint))
+    more = [Override(key, value, origin) for key, value in changes.items()]
+    document = load_config(config.given.path, [*overrides, *more])
+    resumed = resolve_run_config(document, context)
+    return dataclasses.replace(resumed, given=config.given, resumed_from=checkpoint)

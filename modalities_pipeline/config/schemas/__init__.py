@@ -1,0 +1,1 @@
+"""What a whole run needs: one module for each kind of config. Imports no torch."""

@@ -1,0 +1,207 @@
+"""Configs of device meshes, and of models that are spread over ranks. Imports no torch."""
+
+import math
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from modalities_pipeline.config.component import ComponentConfig, are_known, raise_at_keys
+from modalities_pipeline.config.pydantic_if_types import (
+    PydanticDeviceMeshIFType,
+    PydanticPytorchModuleOrListType,
+    PydanticPytorchModuleType,
+)
+from modalities_pipeline.config.unbuilt import Unbuilt
+
+_Degree = Annotated[int, Field(strict=True, gt=0)]
+_DataParallelDegree = Annotated[int, Field(strict=True, ge=-1)]
+
+
+class ParallelismDegrees(StrEnum):
+    """Dimensions of a mesh, by the kind of parallelism along them."""
+
+    DP_REPLICATE = "dp_replicate"
+    DP_SHARD = "dp_shard"
+    CP = "cp"
+    TP = "tp"
+    PP = "pp"
+
+
+# In the order in which a mesh has its dimensions.
+_FIELDS = {
+    ParallelismDegrees.PP: "pipeline_parallel_degree",
+    ParallelismDegrees.DP_REPLICATE: "data_parallel_replicate_degree",
+    ParallelismDegrees.DP_SHARD: "data_parallel_shard_degree",
+    ParallelismDegrees.CP: "context_parallel_degree",
+    ParallelismDegrees.TP: "tensor_parallel_degree",
+}
+_DATA_PARALLEL = (ParallelismDegrees.DP_REPLICATE, ParallelismDegrees.DP_SHARD)
+
+
+class DeviceMeshConfig(ComponentConfig):
+    """Fields of the mesh. Of the data parallel degrees one may be -1: whatever is left of `world_size`.
+
+    The device type is the run's (see `distributed.env`) unless given.
+    """
+
+    device_type: Annotated[str | None, Field(description="cuda or cpu; null: that of the run")] = None
+    data_parallel_replicate_degree: Annotated[
+        _DataParallelDegree, Field(description="groups of ranks with a whole model each")
+    ] = 1
+    data_parallel_shard_degree: Annotated[
+        _DataParallelDegree, Field(description="ranks over which a model's parameters are split")
+    ]
+    tensor_parallel_degree: _Degree = 1
+    pipeline_parallel_degree: _Degree = 1
+    context_parallel_degree: _Degree = 1
+    enable_loss_parallel: bool | None = False
+    world_size: Annotated[_Degree, Field(description="number of processes, ${cuda_env:WORLD_SIZE}")]
+
+    @property
+    def degrees(self) -> dict[ParallelismDegrees, int] | None:
+        """Size of each dimension, in the mesh's order, -1 filled in; None if a number is not known before building."""
+        given = {kind: getattr(self, field) for kind, field in _FIELDS.items()}
+        return fill_degrees(given, self.world_size) if are_known(self.world_size, *given.values()) else None
+
+    @model_validator(mode="after")
+    def _check_degrees(self) -> Self:
+        degrees = self.degrees
+        if self.enable_loss_parallel and degrees is not None and degrees[ParallelismDegrees.TP] == 1:
+            raise_at_keys(self, [("enable_loss_parallel", "needs a tensor_parallel_degree greater than 1")])
+        return self
+
+
+def fill_degrees(given: Mapping[ParallelismDegrees, int], world_size: int) -> dict[ParallelismDegrees, int]:
+    """The sizes of a mesh's dimensions with the one that is -1 filled in.
+
+    Raises:
+        ValueError: a degree is 0, two are -1, or their product is not the number of processes.
+    """
+    empty = [kind for kind, degree in given.items() if degree == 0]
+    if empty:
+        raise ValueError(f"{_FIELDS[empty[0]]} is 0; use 1 for none, -1 for whatever is left")
+    if list(given.values()).count(-1) > 1:
+        raise ValueError("only one data parallel degree may be -1")
+    known = {kind: degree for kind, degree in given.items() if degree != -1}
+    product = math.prod(known.values())
+    said = {kind: degree for kind, degree in known.items() if degree != 1 or kind in _DATA_PARALLEL}
+    words = " x ".join(f"{_FIELDS[kind]} {degree}" for kind, degree in said.items())
+    if len(known) < len(given) and world_size % product:
+        raise ValueError(f"world_size {world_size} is not a multiple of {words}")
+    if len(known) == len(given) and product != world_size:
+        raise ValueError(f"{words} is not world_size {world_size}")
+    return {kind: world_size // product if degree == -1 else degree for kind, degree in given.items()}
+
+
+def static_parallel_degree(
+    device_mesh: Unbuilt | DeviceMeshConfig | Any, parallelism_methods: Iterable[ParallelismDegrees | str]
+) -> int | None:
+    """Product of a mesh's sizes along dimensions, from its config; None if that is not known before it is built.
+
+    Args:
+        device_mesh: a `DeviceMeshConfig`, or the `Unbuilt` that has one; anything else is not known.
+        parallelism_methods: the dimensions, as in `number_conversion/parallel_degree`.
+    """
+    config = device_mesh.config if isinstance(device_mesh, Unbuilt) else device_mesh
+    degrees = config.degrees if isinstance(config, DeviceMeshConfig) else None
+    if degrees is None:
+        return None
+    return math.prod(degrees[kind] for kind in {ParallelismDegrees(method) for method in parallelism_methods})
+
+
+class ParallelDegreeConfig(ComponentConfig):
+    """Fields of the number conversion `parallel_degree`."""
+
+    device_mesh: PydanticDeviceMeshIFType
+    parallelism_methods: Annotated[list[ParallelismDegrees], Field(description="dimensions whose sizes are multiplied")]
+
+    def static_value(self) -> int | None:
+        """The number without building the mesh; None if it is not known."""
+        return static_parallel_degree(self.device_mesh, self.parallelism_methods)
+
+
+class PyTorchDtypes(StrEnum):
+    """Floating point types, by the names that configs use."""
+
+    FP_16 = "FP_16"
+    FP_32 = "FP_32"
+    BF_16 = "BF_16"
+
+
+class FSDP2MixedPrecisionSettings(ComponentConfig):
+    """In what a block computes (its gathered parameters), and in what gradients are reduced over the ranks."""
+
+    param_dtype: PyTorchDtypes
+    reduce_dtype: PyTorchDtypes
+
+
+class FSDP2WrappedModelConfig(ComponentConfig):
+    """Fields of `fsdp2_wrapped`."""
+
+    model: PydanticPytorchModuleOrListType
+    block_names: Annotated[
+        list[str],
+        Field(
+            examples=[["GPT2Block"]],
+            description="class names of the modules that become units of sharding, as GPT2Block",
+        ),
+    ]
+    mixed_precision_settings: FSDP2MixedPrecisionSettings
+    reshard_after_forward: Annotated[
+        bool,
+        Field(description="whether parameters are gathered again for the backward pass: less memory, more traffic"),
+    ] = True
+    device_mesh: PydanticDeviceMeshIFType
+    layers_per_fsdp_unit: Annotated[int, Field(ge=1, description="blocks in a unit of sharding")] = 1
+
+
+class MixedPrecisionSettings(StrEnum):
+    """Dtypes of FSDP1 for parameters, gradient reduction and buffers."""
+
+    FP_16 = "FP_16"
+    BF_16 = "BF_16"
+    BF_16_WORKING = "BF_16_WORKING"
+    FP_32 = "FP_32"
+    MIXED_PRECISION_MEGATRON = "MIXED_PRECISION_MEGATRON"
+    NO_MIXED_PRECISION = "NO_MIXED_PRECISION"
+
+
+class ShardingStrategy(StrEnum):
+    """Members of `torch.distributed.fsdp.ShardingStrategy`, by name."""
+
+    FULL_SHARD = "FULL_SHARD"
+    SHARD_GRAD_OP = "SHARD_GRAD_OP"
+    NO_SHARD = "NO_SHARD"
+    HYBRID_SHARD = "HYBRID_SHARD"
+    HYBRID_SHARD_ZERO2 = "_HYBRID_SHARD_ZERO2"
+
+
+class FSDP1WrappedModelConfig(ComponentConfig):
+    """Fields of `fsdp1_wrapped`."""
+
+    model: PydanticPytorchModuleType
+    sync_module_states: Annotated[bool, Field(description="whether all ranks start with the weights of rank 0")]
+    mixed_precision_settings: MixedPrecisionSettings
+    sharding_strategy: ShardingStrategy
+    block_names: Annotated[
+        list[str],
+        Field(examples=[["GPT2Block"]], description="class names of the modules that become units of sharding"),
+    ]
+
+
+class GPT2ModelTPConfig(ComponentConfig):
+    """Fields of `gpt2_tp`."""
+
+    model: PydanticPytorchModuleOrListType
+    device_mesh: PydanticDeviceMeshIFType
+
+    @model_validator(mode="after")
+    def _check_mesh(self) -> Self:
+        if static_parallel_degree(self.device_mesh, [ParallelismDegrees.TP]) == 1:
+            raise_at_keys(self, [("device_mesh", "the mesh needs a tensor_parallel_degree greater than 1")])
+        if (static_parallel_degree(self.device_mesh, [ParallelismDegrees.DP_REPLICATE]) or 1) > 1:
+            message = "gpt2_tp works with data_parallel_replicate_degree 1 only; use data_parallel_shard_degree"
+            raise_at_keys(self, [("device_mesh", message)])
+        return self

@@ -1,0 +1,72 @@
+"""Configs of initial weights. Imports no torch."""
+
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from modalities_pipeline.config.component import ComponentConfig, raise_at_keys
+from modalities_pipeline.config.pydantic_if_types import (
+    PydanticModelInitializationIFType,
+    PydanticPytorchModuleOrListType,
+)
+
+StrictPositive = Annotated[int, Field(strict=True, gt=0)]
+
+
+class WeightInitializedModelConfig(ComponentConfig):
+    """Fields of `model_initialized`."""
+
+    model: PydanticPytorchModuleOrListType
+    model_initializer: PydanticModelInitializationIFType
+
+
+class SupportWeightInitModels(StrEnum):
+    """Models whose parameter names `composed` knows."""
+
+    GPT2 = "gpt2"
+    COCA = "coca"
+
+
+class WeightInitTypes(StrEnum):
+    """Schemes of `composed`: each one adds rules to the one before."""
+
+    PLAIN = "plain"
+    SCALED = "scaled"
+    SCALED_EMBED = "scaled_embed"
+
+
+class ComposedModelInitializationConfig(ComponentConfig):
+    """Fields of `composed`; `std: auto` is sqrt(2 / (5 * hidden_dim))."""
+
+    model_type: SupportWeightInitModels
+    weight_init_type: Annotated[
+        WeightInitTypes,
+        Field(description="scaled: output projections smaller with depth; scaled_embed: large embeddings as well"),
+    ]
+    mean: Annotated[float, Field(examples=[0.0])]
+    std: Annotated[Annotated[float, Field(strict=True, ge=0.0)] | Literal["auto"], Field(examples=[0.02])]
+    hidden_dim: Annotated[StrictPositive | None, Field(description="width of the model, for std auto")] = None
+    num_layers: Annotated[StrictPositive | None, Field(description="depth of the model, unless plain")] = None
+
+    @model_validator(mode="after")
+    def _check_combination(self) -> Self:
+        faults = []
+        if self.std == "auto" and self.hidden_dim is None:
+            faults.append(("std", "'auto' needs hidden_dim"))
+        if self.std != "auto" and self.hidden_dim is not None:
+            faults.append(("hidden_dim", "has an effect only with std 'auto'; leave it out"))
+        if self.weight_init_type is WeightInitTypes.PLAIN and self.num_layers is not None:
+            faults.append(("num_layers", "has no effect with weight_init_type 'plain'; leave it out"))
+        if self.weight_init_type is not WeightInitTypes.PLAIN and self.num_layers is None:
+            faults.append(("weight_init_type", f"'{self.weight_init_type.value}' needs num_layers"))
+        raise_at_keys(self, faults)
+        return self
+
+
+class GPT2Llama3LikeInitializationConfig(ComponentConfig):
+    """Fields of `gpt2_llama3_like`."""
+
+    num_layers: StrictPositive
+    n_embd: StrictPositive
+    depth_init: Annotated[bool, Field(description="whether deeper layers start smaller")] = True

@@ -1,0 +1,1 @@
+"""Steppable components and the profilers that watch them."""

@@ -1,0 +1,66 @@
+"""Configs of the subscribers that show or store progress and results."""
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.config.named_enums import ByName
+from modalities_pipeline.config.pydantic_if_types import PydanticLLMDataLoaderIFType
+
+Rank = Annotated[int, Field(strict=True, ge=0, description="of this process; only rank 0 reports")]
+
+
+class DummyProgressSubscriberConfig(ComponentConfig):
+    """Nothing to set."""
+
+
+class RichProgressSubscriberConfig(ComponentConfig):
+    """Fields of the progress subscriber `rich`."""
+
+    eval_dataloaders: Annotated[
+        list[PydanticLLMDataLoaderIFType] | None, Field(description="each gets a bar of its own")
+    ] = None
+    train_dataloader_tag: str
+    num_seen_steps: Annotated[int, Field(strict=True, ge=0)]
+    num_target_steps: Annotated[int, Field(strict=True, gt=0)]
+    global_rank: Rank
+
+
+class DummyResultSubscriberConfig(ComponentConfig):
+    """Nothing to set."""
+
+
+class RichResultSubscriberConfig(ComponentConfig):
+    """Fields of the results subscriber `rich`."""
+
+    num_ranks: Annotated[int, Field(gt=0, description="shown beside the step")]
+    global_rank: Annotated[int, Field(ge=0, description="of this process; only rank 0 reports")]
+
+
+class ToDiscResultSubscriberConfig(ComponentConfig):
+    """Fields of the results subscriber `to_disc`."""
+
+    output_file_path: Annotated[Path, Field(description="gets a line of JSON for each result; may exist")]
+
+
+class WandbMode(enum.Enum):
+    """Where the results go: to the server, to a folder (synchronised later by hand), or nowhere."""
+
+    ONLINE = "online"
+    OFFLINE = "offline"
+    DISABLED = "disabled"
+
+
+class WandBResultSubscriberConfig(ComponentConfig):
+    """Fields of the results subscriber `wandb`; the experiment id is also that of the wandb run."""
+
+    global_rank: Rank
+    entity: str | None = None
+    project: str
+    experiment_id: str
+    mode: Annotated[WandbMode, ByName()]
+    directory: Annotated[Path, Field(description="where wandb keeps its files")]
+    config_file_path: Annotated[Path, Field(description="stored with the run")]

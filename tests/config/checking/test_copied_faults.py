@@ -1,0 +1,57 @@
+"""A value that is copied by `${...}` and wrong is one fault, told where it has to be changed."""
+
+import pytest
+
+from modalities_pipeline.config.checking.copied_faults import fold_copies
+from modalities_pipeline.config.checking.faults import Fault
+from modalities_pipeline.config.overlays import load_config
+
+TEXT = """settings:
+  size: "4"
+  sizes: [1, 2]
+  same: ${.size}
+  chain: ${settings.same}
+  there: "no ${settings.size} reference"
+  wrong: ${settings.nowhere}
+a: {size: "${settings.size}"}
+b: {config: "${a}", first: "${settings.sizes[0]}", second: "${settings.sizes.1}"}
+loop: ${loop}
+"""
+
+
+@pytest.fixture
+def document(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.yaml").write_text(TEXT, encoding="utf-8")
+    return load_config(tmp_path.relative_to(tmp_path) / "x.yaml")
+
+
+def _faults(document, *keys: str) -> list[str]:
+    faults = [
+        Fault(key_path, "is wrong", document.origin(key_path)) for key_path in (tuple(key.split(".")) for key in keys)
+    ]
+    return [str(fault) for fault in fold_copies(faults, document)]
+
+
+def test_copies_say_nothing_beside_the_original(document):
+    assert _faults(document, "a.size", "settings.size", "b.config.size") == ["x.yaml:2:3: settings.size: is wrong"]
+
+
+def test_several_copies_are_told_once_at_the_original(document):
+    assert _faults(document, "a.size", "settings.same", "b.config.size") == [
+        "x.yaml:2:3: settings.size: is wrong; used by a.size (x.yaml:8:5) and 2 more"
+    ]
+
+
+def test_a_single_copy_is_told_where_it_stands_with_its_original(document):
+    """The value may be right and only be taken from the wrong place."""
+    assert _faults(document, "a.size", "b.first") == [
+        "x.yaml:8:5: a.size: is wrong; the value comes from settings.size (x.yaml:2:3)",
+        "x.yaml:9:21: b.first: is wrong; the value comes from settings.sizes.0 (x.yaml:3:11)",
+    ]
+
+
+def test_notes_and_faults_are_kept_apart(document):
+    fault = Fault(("settings", "size"), "is wrong", document.origin(("settings", "size")))
+    note = Fault(("a", "size"), "is odd", document.origin(("a", "size")), is_note=True)
+    assert len(fold_copies([fault, note], document)) == 2

@@ -1,0 +1,77 @@
+"""The config of a run is prepared, resolved, and continued from its newest checkpoint."""
+
+from pathlib import Path
+
+import pytest
+
+from modalities_pipeline.config.overlays import Override, load_config
+from modalities_pipeline.config.resolution import ResolverContext
+from modalities_pipeline.config.run_config import resolve_run_config, resume_run_config
+
+CONTEXT = ResolverContext(experiment_id="e")
+CHECKPOINT = "eid_e-seen_steps_2-seen_tokens_32-target_steps_4-target_tokens_64"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """An old training config, which has no app_state, and checkpoints in a folder beside it."""
+    path = tmp_path / "old.yaml"
+    path.write_text(
+        f"""\
+settings: {{step_profile: {{sequence_length: 8}}}}
+model_raw: {{component_key: model, variant_key: gpt2, config: {{}}}}
+optimizer:
+  component_key: optimizer
+  variant_key: adam
+  config: {{wrapped_model: {{instance_key: model_raw, pass_type: BY_REFERENCE}}, lr: 1}}
+loss_fn: {{}}
+checkpoint_saving:
+  config: {{checkpoint_saving_execution: {{config: {{checkpoint_path: {tmp_path}/checkpoints}}}}}}
+"""
+    )
+    return path
+
+
+def test_a_config_is_prepared_and_resolved(config):
+    run = resolve_run_config(load_config(config), CONTEXT)
+    assert run.resolved.data["settings"]["experiment_id"] == "e"
+    assert run.resolved.data["app_state"]["variant_key"] == "raw"
+    assert "app_state" not in run.given.data
+    assert [str(note) for note in run.notes] == [
+        f"{config}:3:1: optimizer: there is no app_state; it is made of model_raw, optimizer"
+    ]
+    assert run.resumed_from is None
+
+
+def test_what_the_training_does_not_use_is_noted_where_it_stands(config):
+    with config.open("a") as file:
+        file.write("mfu_calculator: {component_key: mfu_calculator, variant_key: gpt2, config: {}}\n")
+    run = resolve_run_config(load_config(config), CONTEXT)
+    assert f"{config}:10:1: mfu_calculator: is not used by the training yet, and ignored" in map(str, run.notes)
+
+
+def test_without_a_checkpoint_a_run_begins_at_the_start(config):
+    run = resolve_run_config(load_config(config), CONTEXT)
+    assert resume_run_config(run, (), CONTEXT) is run
+
+
+def test_a_run_goes_on_from_its_newest_checkpoint_with_its_overrides(config, tmp_path, monkeypatch):
+    folder = tmp_path / "checkpoints" / CHECKPOINT
+    folder.mkdir(parents=True)
+    (folder / ".metadata").touch()
+    overrides = [Override("optimizer.config.lr", 2)]
+    run = resolve_run_config(load_config(config, overrides), CONTEXT)
+    resumed = resume_run_config(run, overrides, CONTEXT)
+    assert resumed.resumed_from == folder
+    assert resumed.given == run.given
+    data = resumed.resolved.data
+    assert data["optimizer"]["config"]["lr"] == 2
+    assert data["settings"]["training_progress"] == {
+        "global_num_seen_tokens": 32,
+        "num_seen_steps": 2,
+        "num_seen_samples": 4,
+        "last_step": 1,
+    }
+    assert data["app_state"]["variant_key"] == "dcp"
+    assert data["app_state"]["config"]["checkpoint_dir_path"] == str(folder)
+    assert data["app_state_raw"]["config"]["model"] == {"instance_key": "model_raw", "pass_type": "BY_REFERENCE"}

@@ -1,0 +1,121 @@
+"""Configs of losses, optimizers, schedulers and clippers: names, choices, and checks that need nothing built."""
+
+import pytest
+from pydantic import ValidationError
+from torch import nn
+
+from modalities_pipeline.config.interfaces import MODULE, NUMBER, OPTIMIZER
+from modalities_pipeline.config.unbuilt import Unbuilt
+from modalities_pipeline.exceptions import ConfigError
+from modalities_pipeline.optim.configs import (
+    AdamWOptimizerConfig,
+    FSDP1GradientClipperConfig,
+    FSDP1LoggingOnlyGradientClipperConfig,
+    FSDP2GradientClipperConfig,
+    FSDP2LoggingOnlyGradientClipperConfig,
+    GradientClippingMode,
+    NCELossConfig,
+)
+from modalities_pipeline.optim.optimizers import get_adam_w
+from modalities_pipeline.optim.scheduler_configs import LinearWarmupCosineAnnealingLRSchedulerConfig
+
+MODEL = Unbuilt("model", "gpt2", MODULE)
+ADAM_W = {
+    "lr": 1e-3,
+    "betas": [0.9, 0.95],
+    "eps": 1e-8,
+    "weight_decay": 0.1,
+    "weight_decay_groups_excluded": [],
+    "wrapped_model": MODEL,
+}
+WARMUP = {"warmup_steps": 3, "total_steps": 10, "initial_lr": 1e-5, "final_lr": 1e-4, "max_lr": 1e-3}
+
+
+def _optimizer(lr: float) -> Unbuilt:
+    return Unbuilt("optimizer", "adam_w", OPTIMIZER, AdamWOptimizerConfig(**{**ADAM_W, "lr": lr}))
+
+
+@pytest.mark.parametrize("config_type", [FSDP1GradientClipperConfig, FSDP2GradientClipperConfig])
+@pytest.mark.parametrize("key", ["model_parts", "wrapped_model"])
+@pytest.mark.parametrize(("written", "mode"), [("P1_NORM", 1), (2, 2), ("inf", "inf"), ("MAX_NORM", "inf")])
+def test_clippers_take_both_names_of_the_model_and_norms_by_name_or_value(config_type, key, written, mode):
+    config = config_type(**{key: nn.Linear(2, 2), "norm_type": written, "max_norm": 1.0})
+    assert isinstance(config.model_parts, nn.Linear)
+    assert config.norm_type is GradientClippingMode(mode)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"norm_type": "P3_NORM"}, "'P1_NORM', 'P2_NORM' or 'MAX_NORM'"),
+        ({"norm_type": True}, "norm_type"),
+        ({"max_norm": 0.0}, "max_norm"),
+        ({"max_norm": "1.0"}, "max_norm"),
+        ({"wrapped_model": MODEL}, "wrapped_model"),
+    ],
+)
+def test_clippers_refuse_what_makes_no_sense(changes, message):
+    fields = {"model_parts": MODEL, "norm_type": "P2_NORM", "max_norm": 1.0}
+    with pytest.raises(ValidationError, match=message):
+        FSDP2GradientClipperConfig(**{**fields, **changes})
+
+
+def test_clippers_need_no_device_mesh():
+    config = FSDP2LoggingOnlyGradientClipperConfig(wrapped_model=[MODEL, MODEL], norm_type="P2_NORM")
+    assert config.device_mesh is None
+    assert config.model_parts == [MODEL, MODEL]
+
+
+def test_clippers_of_one_module_take_one():
+    with pytest.raises(ValidationError, match="wrapped_model"):
+        FSDP1LoggingOnlyGradientClipperConfig(wrapped_model=[MODEL], norm_type="P2_NORM")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"betas": [0.9, 1.0]}, "betas"),
+        ({"betas": [0.9]}, "betas"),
+        ({"lr": -1}, "lr"),
+        ({"weight_decay": -0.1}, "weight_decay"),
+        ({"wrapped_model": _optimizer(1.0)}, "has to be a Module .* optimizer/adam_w is an Optimizer"),
+        ({"learning_rate": 1.0}, "learning_rate"),
+    ],
+)
+def test_optimizers_refuse_what_makes_no_sense(changes, message):
+    with pytest.raises(ValidationError, match=message):
+        AdamWOptimizerConfig(**{**ADAM_W, **changes})
+
+
+def test_several_model_parts_are_refused_when_the_optimizer_is_built():
+    assert AdamWOptimizerConfig(**{**ADAM_W, "wrapped_model": [MODEL, MODEL]})
+    with pytest.raises(ConfigError, match="adam_w: got 2 model parts"):
+        get_adam_w(**{**ADAM_W, "wrapped_model": [nn.Linear(2, 2), nn.Linear(2, 2)]})
+
+
+def test_the_optimizers_rate_is_compared_before_anything_is_built():
+    """B078"""
+    assert LinearWarmupCosineAnnealingLRSchedulerConfig(**WARMUP, optimizer=_optimizer(1e-3))
+    with pytest.raises(ValidationError, match=r"max_lr\n.*0\.001 is not the optimizer's lr \(0\.002\)"):
+        LinearWarmupCosineAnnealingLRSchedulerConfig(**WARMUP, optimizer=_optimizer(2e-3))
+
+
+def test_all_that_is_wrong_with_a_warmup_is_said_at_once():
+    fields = {**WARMUP, "total_steps": 2, "initial_lr": 1, "optimizer": _optimizer(2e-3)}
+    with pytest.raises(ValidationError) as caught:
+        LinearWarmupCosineAnnealingLRSchedulerConfig(**fields)
+    assert [error["loc"] for error in caught.value.errors()] == [("total_steps",), ("initial_lr",), ("max_lr",)]
+
+
+def test_steps_have_to_be_integers_and_rates_take_them():
+    optimizer = _optimizer(1.0)
+    fields = {**WARMUP, "max_lr": 1, "final_lr": 0, "optimizer": optimizer}
+    assert LinearWarmupCosineAnnealingLRSchedulerConfig(**fields).max_lr == 1.0
+    for value in (3.0, "3", True, Unbuilt("number_conversion", "x", NUMBER)):
+        with pytest.raises(ValidationError, match="warmup_steps"):
+            LinearWarmupCosineAnnealingLRSchedulerConfig(**{**fields, "warmup_steps": value})
+
+
+def test_losses_have_the_defaults_of_modalities():
+    config = NCELossConfig(prediction_key1="a", prediction_key2="b")
+    assert (config.is_asymmetric, config.temperature) == (True, 1.0)
