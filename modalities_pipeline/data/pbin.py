@@ -3,7 +3,6 @@
 import functools
 import io
 import mmap
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from modalities_pipeline.data.packed.document_index import check_documents, check_extent, relative_to_data
 from modalities_pipeline.data.packed.offset_table import OffsetTable, decode_offset_table
 from modalities_pipeline.data.packed.packed_file_writer import PackedFileWriter
+from modalities_pipeline.data.packed.pbin_header import read_header, version_of
 from modalities_pipeline.data.packed.pbin_layout import HEADER, TOKEN_DTYPES, token_size_for_vocab
 from modalities_pipeline.exceptions import DatasetFormatError, DatasetNotFoundError
 
@@ -30,6 +30,7 @@ class PackedFile:
         path: the file.
         token_size_in_bytes: 1, 2 or 4.
         data_length_in_bytes: length of the data section.
+        num_tokens: number of tokens in it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,16 +41,10 @@ class PackedFile:
             DatasetFormatError: it is not a complete `.pbin` file.
         """
         self.path = Path(path)
-        if not self.path.is_file():
-            raise DatasetNotFoundError(f"{self.path} does not exist or is not a file.")
-        with open(self.path, "rb") as file:
-            self._version = _version(file.fileno())
-            size = os.fstat(file.fileno()).st_size
-            header = file.read(HEADER.size)
-        if len(header) < HEADER.size:
-            raise DatasetFormatError(f"{self.path} has {size} bytes, fewer than a .pbin header. Build it again.")
-        self.data_length_in_bytes, self.token_size_in_bytes = HEADER.unpack(header)
-        self._check_header(size)
+        header = read_header(self.path)
+        self._version = header.version
+        self.data_length_in_bytes, self.token_size_in_bytes = header.data_length_in_bytes, header.token_size_in_bytes
+        self.num_tokens = header.num_tokens
 
     def __enter__(self) -> Self:
         return self
@@ -95,11 +90,6 @@ class PackedFile:
     def tokens(self) -> NDArray[np.unsignedinteger[Any]]:
         """All tokens, shape (num_tokens,), dtype `<u1`, `<u2` or `<u4`; a read-only view of the file."""
         return self._content[HEADER.size : self._data_end].view(TOKEN_DTYPES[self.token_size_in_bytes])
-
-    @property
-    def num_tokens(self) -> int:
-        """Number of tokens in the data section."""
-        return self.data_length_in_bytes // self.token_size_in_bytes
 
     @property
     def num_documents(self) -> int:
@@ -171,7 +161,7 @@ class PackedFile:
             file = open(self.path, "rb")  # noqa: SIM115 (closed by the caller)
         except FileNotFoundError:
             raise DatasetNotFoundError(f"{self.path} was deleted while it was read.") from None
-        if _version(file.fileno()) != self._version:
+        if version_of(file.fileno()) != self._version:
             file.close()
             raise self._changed()
         return file
@@ -183,26 +173,3 @@ class PackedFile:
         extent = self.index[position]
         check_extent(self.path, position, extent, self.data_length_in_bytes, self.token_size_in_bytes)
         return extent
-
-    def _check_header(self, size: int) -> None:
-        if self.token_size_in_bytes not in TOKEN_DTYPES:
-            raise DatasetFormatError(
-                f"{self.path}: the header says {self.token_size_in_bytes} bytes per token; only 1, 2 and 4 exist. "
-                "It is not a .pbin file, or damaged: build it again."
-            )
-        if HEADER.size + self.data_length_in_bytes >= size:
-            raise DatasetFormatError(
-                f"{self.path}: the header promises {self.data_length_in_bytes} bytes of tokens and an index, but the "
-                f"file has only {size} bytes. It was cut off: build it again."
-            )
-        if self.data_length_in_bytes % self.token_size_in_bytes:
-            raise DatasetFormatError(
-                f"{self.path}: {self.data_length_in_bytes} bytes of data are no multiple of the token size "
-                f"{self.token_size_in_bytes}. The file is damaged: build it again."
-            )
-
-
-def _version(descriptor: int) -> tuple[int, int, int, int]:
-    """What changes when a file is replaced or written to."""
-    status = os.fstat(descriptor)
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

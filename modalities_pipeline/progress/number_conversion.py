@@ -6,6 +6,7 @@ Nothing that takes long to import is needed for arithmetic alone: checking a con
 
 from pathlib import Path
 
+from modalities_pipeline.data.packed.pbin_header import read_header
 from modalities_pipeline.exceptions import ConfigError, DatasetNotFoundError
 from modalities_pipeline.progress.training_progress import number_in_checkpoint_name
 
@@ -113,10 +114,7 @@ def get_num_tokens_from_packed_mem_map_dataset_continuous(
         ConfigError: the dataset is too short for a single step.
     """
     _refuse_missing(dataset_path, "Pack the data first.")
-    from modalities_pipeline.data.pbin import PackedFile
-
-    with PackedFile(dataset_path) as packed:
-        num_tokens = packed.num_tokens
+    num_tokens = read_header(dataset_path).num_tokens
     num_samples = (num_tokens - reuse_last_target) // sequence_length
     num_steps = get_num_steps_from_num_samples(
         dp_degree, local_micro_batch_size, num_samples, gradient_accumulation_steps

@@ -6,7 +6,9 @@ from typing import Any
 
 from modalities_pipeline.config.origins import KeyPath
 from modalities_pipeline.config.unbuilt import Unbuilt
+from modalities_pipeline.data.packed.pbin_header import read_header
 from modalities_pipeline.distributed.configs import static_parallel_degree
+from modalities_pipeline.exceptions import UserError
 
 Sections = Mapping[str, Any]
 
@@ -94,12 +96,8 @@ def _num_samples_in_file(dataset: Unbuilt) -> int | None:
     path, sequence_length = look(dataset, "raw_data_path"), number(dataset, "sequence_length")
     if not isinstance(path, Path) or not path.is_file() or not sequence_length:
         return None
-    from modalities_pipeline.data.pbin import PackedFile  # imports numpy, which a check of a config may not need
-    from modalities_pipeline.exceptions import UserError
-
     try:
-        with PackedFile(path) as packed:
-            num_tokens = packed.num_tokens
+        num_tokens = read_header(path).num_tokens
     except UserError:  # building the dataset says what is wrong with its file
         return None
     return max((num_tokens - bool(look(dataset, "reuse_last_target"))) // sequence_length, 0)

@@ -10,15 +10,16 @@
 For `pbin.PackedFile` and `packed_file_writer.PackedFileWriter` alone; all others use these two classes.
 """
 
-import struct
 from typing import Any
 
 import numpy as np
 
+from modalities_pipeline.data.packed.pbin_header import HEADER, TOKEN_SIZES_IN_BYTES
 from modalities_pipeline.exceptions import UserError
 
-HEADER = struct.Struct("<QI")
-TOKEN_DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
+__all__ = ["HEADER", "TOKEN_DTYPES", "token_size_for_vocab"]
+
+TOKEN_DTYPES: dict[int, np.dtype[Any]] = {size: np.dtype(f"<u{size}") for size in TOKEN_SIZES_IN_BYTES}
 
 
 def token_size_for_vocab(vocab_size: int) -> int:

@@ -15,7 +15,7 @@ from modalities_pipeline.config.reference.table import explain, markdown, table,
 from modalities_pipeline.config.registry import Registry
 from modalities_pipeline.exceptions import ConfigError
 
-PAGE = Path(__file__).parents[2] / "docs" / "components.md"
+PAGE = Path(__file__).parents[3] / "docs" / "components.md"
 REGISTRY = Registry()
 NAMES = [(row.component_key, row.variant_key) for row in table(REGISTRY)]
 
