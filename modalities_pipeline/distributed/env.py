@@ -65,7 +65,7 @@ class DistributedEnv:
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         # After an error the other ranks may hang in a collective; tearing the group down could then wait for them.
-        if error is None:
+        if error is None or self.world_size == 1:
             dist.destroy_process_group()
 
 

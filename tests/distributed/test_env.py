@@ -54,3 +54,9 @@ def test_more_processes_than_gpus_are_refused(monkeypatch):
         monkeypatch.setenv(name, value)
     with pytest.raises(RunningEnvError, match="LOCAL_RANK is 2, but there are only 2 GPUs"):
         DistributedEnv()
+
+
+def test_an_error_in_a_single_process_leaves_no_process_group() -> None:
+    with pytest.raises(KeyError), DistributedEnv():
+        raise KeyError
+    assert not dist.is_initialized()
