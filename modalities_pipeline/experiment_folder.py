@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from modalities_pipeline.config.loader import load_yaml
+from modalities_pipeline.config.loader import document_of, load_tree
 from modalities_pipeline.config.origins import ConfigDocument
+from modalities_pipeline.config.overlays import EXTENDS_KEY, PLUGINS_KEY
 from modalities_pipeline.config.resolution import ResolvedConfig
 from modalities_pipeline.config.yaml_files.resolved_file import write_resolved
 from modalities_pipeline.config.yaml_files.self_contained import self_contained_text
@@ -74,7 +75,9 @@ class ExperimentFolder:
 
 def _copy_config(config_path: Path, given: ConfigDocument, copy: Path) -> None:
     """Copy a config; one that needs other files or options is written out, and the file itself kept as `.original`."""
-    if load_yaml(config_path).data == given.data and "plugins" not in given.data:
+    tree = load_tree(config_path)
+    is_whole = EXTENDS_KEY not in tree.value and PLUGINS_KEY not in tree.value
+    if is_whole and document_of(config_path, tree).data == given.data:
         shutil.copyfile(config_path, copy)
         return
     shutil.copyfile(config_path, copy.with_name(copy.name + ".original"))

@@ -20,7 +20,7 @@ from modalities_pipeline.config.overlays import PLUGINS_KEY, Override, load_conf
 from modalities_pipeline.config.plugins import add_plugins
 from modalities_pipeline.config.registry import Registry
 from modalities_pipeline.config.resolution import ResolverContext
-from modalities_pipeline.config.run_config import resolve_run_config, resume_run_config
+from modalities_pipeline.config.run_config import in_our_order, resolve_run_config, resume_run_config
 from modalities_pipeline.config.schemas.ignored_parts import without_ignored_parts
 from modalities_pipeline.config.schemas.training import TrainingComponentsInstantiationModel
 from modalities_pipeline.config.schemas.training_checks import check_training
@@ -69,7 +69,7 @@ class Main:
 
     Attributes:
         config_dict: the resolved config; an `Unresolved` stands where a `${...}` has no value.
-        registry, component_factory: know the components; `add_custom_component` adds some.
+        registry, component_factory: know the components.
 
     Raises:
         ConfigError: the file is wrong.
@@ -80,18 +80,20 @@ class Main:
         config_path: Path,
         additional_resolver_funs: Mapping[str, Callable[..., Any]] | None = None,
         experiment_id: str | None = None,
-        experiments_root_path: Path | None = None,
+        experiments_root_path: Path | str | None = None,
         overrides: Sequence[Override] = (),
         resume: bool = False,
         last_checkpoint_info_file_path: Path | None = None,
     ) -> None:
         self._started = time.perf_counter()
         self.config_path = Path(config_path)
-        self.experiments_root_path = experiments_root_path or _DEFAULT_ROOT
+        arguments = in_our_order(additional_resolver_funs, experiment_id, experiments_root_path)
+        additional_resolver_funs, experiment_id, experiments_root_path = arguments
+        self.experiments_root_path = Path(experiments_root_path or _DEFAULT_ROOT)
         with config_errors_raised_once():
             given = load_config(self.config_path, overrides)
         new_id = experiment_id_of(given.data)
-        self.experiment_id = experiment_id if experiment_id is not None else get_synced_string(new_id)
+        self.experiment_id = get_synced_string(new_id) if experiment_id is None else experiment_id
         context = ResolverContext(
             experiments_root_path=self.experiments_root_path,
             experiment_id=self.experiment_id,
@@ -158,17 +160,15 @@ class Main:
 
     def run(self, components: TrainingComponentsInstantiationModel) -> None:
         """Train, and leave behind in the experiment folder: the config, metrics.jsonl, checkpoints, result.json."""
-        settings = components.settings
-        root = settings.paths.experiments_root_path or self.experiments_root_path
-        folder = ExperimentFolder(root / settings.experiment_id)
+        settings, root = components.settings, components.settings.paths.experiments_root_path
+        folder = ExperimentFolder((root or self.experiments_root_path) / settings.experiment_id)
         _check_token_ids(components)
         if get_rank() == 0:
-            num_seen_steps = settings.training_progress.num_seen_steps
-            folder.prepare(self.config_path, self._config.given, self._config.resolved, num_seen_steps)
+            config, seen = self._config, settings.training_progress.num_seen_steps
+            folder.prepare(self.config_path, config.given, config.resolved, seen)
         dist.barrier()
-        num_parameters = get_total_number_of_trainable_parameters(
-            components.app_state.model_parts, components.device_mesh
-        )
+        parts = components.app_state.model_parts
+        num_parameters = get_total_number_of_trainable_parameters(parts, components.device_mesh)
         components.evaluation_subscriber.consume_dict({"No. parameters": num_parameters})
         if get_rank() == 0:
             self._report(components, num_parameters, folder)

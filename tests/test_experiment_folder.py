@@ -40,6 +40,13 @@ def test_a_config_that_needs_others_or_options_is_written_out(base, tmp_path):
     assert yaml.safe_load((tmp_path / "run" / "top.yaml.resolved").read_text())["a"]["c"] == 2
 
 
+def test_a_config_that_removes_something_is_written_out(base, tmp_path):
+    top = tmp_path / "top.yaml"
+    top.write_text("extends: base.yaml\na: {c: !remove }\n")
+    prepare(top, tmp_path / "run")
+    assert load_yaml(tmp_path / "run" / "top.yaml").data == {"a": {"b": 1}}
+
+
 def test_a_config_in_the_folder_itself_stays(base, tmp_path):
     prepare(base, tmp_path, Override("a.b", 2))
     assert base.read_text() == "a: {b: 1, c: '${a.b}'}  # a comment\n"

@@ -77,8 +77,11 @@ def check(
 )
 @click.argument("path", type=options.CONFIG_FILE, help="The YAML file.")
 @options.overrides
+@options.last_checkpoint_info_file_path(is_required=False)
 @click.option("--key", "dotted_key", help="Only this part, as in optimizer.config.")
-def show(path: Path, overrides: "Sequence[Override]", dotted_key: str | None) -> None:
+def show(
+    path: Path, overrides: "Sequence[Override]", last_checkpoint_info_file_path: Path | None, dotted_key: str | None
+) -> None:
     """Show a resolved config."""
     from modalities_pipeline.config.overlays import load_config
     from modalities_pipeline.config.resolution import ResolverContext, resolve
@@ -90,7 +93,8 @@ def show(path: Path, overrides: "Sequence[Override]", dotted_key: str | None) ->
     document, _ = prepare(document, kind_of(document.data))
     words = [word for word in re.split(r"[.\[\]]+", dotted_key or "") if word]
     key_path = tuple(int(word) if word.isdecimal() else word for word in words)
-    emit(render_with_origins(resolve(document, ResolverContext(check_only=True)), key_path).rstrip("\n"))
+    context = ResolverContext(last_checkpoint_info_file_path=last_checkpoint_info_file_path, check_only=True)
+    emit(render_with_origins(resolve(document, context), key_path).rstrip("\n"))
 
 
 @config.command("explain", help="Explain a component: its fields, their types, defaults and meaning, and an example.")

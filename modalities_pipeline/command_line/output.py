@@ -1,5 +1,6 @@
 """Printing what a word was asked for."""
 
+import io
 import os
 import sys
 
@@ -7,11 +8,13 @@ _EXIT_CODE = 141  # that of a program which the signal SIGPIPE ends
 
 
 def emit(text: str) -> None:
-    """Print on stdout at once.
+    """Print on stdout at once; what its encoding does not know is written as Python writes it, such as \\u20ac.
 
     Raises:
         SystemExit: whoever read the output has closed it, as `head` does.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         print(text, flush=True)
     except BrokenPipeError:

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from modalities_pipeline.checkpointing.folders import find_latest_checkpoint
 from modalities_pipeline.checkpointing.resume import checkpoint_path_of, overrides_to_resume
@@ -13,6 +14,7 @@ from modalities_pipeline.config.resolution import ResolvedConfig, ResolverContex
 from modalities_pipeline.config.schemas.ignored_parts import find_ignored_parts
 from modalities_pipeline.config.schemas.kinds import kind_of
 from modalities_pipeline.config.schemas.preparation import prepare
+from modalities_pipeline.config.yaml_files.self_contained import self_contained_data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +37,8 @@ class RunConfig:
 def resolve_run_config(given: ConfigDocument, context: ResolverContext) -> RunConfig:
     """Prepare and resolve the content of a config."""
     kind = kind_of(given.data)
-    prepared, findings = prepare(given, kind)
+    # a plugin's file is found from wherever the resolved config lies later
+    prepared, findings = prepare(dataclasses.replace(given, data=self_contained_data(given)), kind)
     resolved = resolve(prepared, context)
     if kind == "training":
         findings = [*findings, *find_ignored_parts(resolved.data)]
@@ -65,3 +68,12 @@ def resume_run_config(config: RunConfig, overrides: Sequence[Override], context:
     document = load_config(config.given.path, [*overrides, *more])
     resumed = resolve_run_config(document, context)
     return dataclasses.replace(resumed, given=config.given, resumed_from=checkpoint)
+
+
+def in_our_order(second: Any, third: Any, fourth: Any) -> tuple[Any, Any, Any]:
+    """(resolvers, experiment id, root) from arguments in that order, or in Modalities' newer: (root, resolvers, id)."""
+    if not isinstance(second, str | Path):
+        return second, third, fourth
+    if isinstance(third, str):  # the id, given by its name
+        return None, third, second
+    return third, fourth, second

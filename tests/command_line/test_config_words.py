@@ -255,3 +255,12 @@ def test_output_that_nobody_reads_to_the_end_gives_no_traceback(tmp_path: Path) 
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert len(result.stdout) == 10
     assert result.stderr == ""
+
+
+def test_output_survives_an_encoding_that_lacks_a_letter(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("gr\u00f6\u00dfe: 1\n", encoding="utf-8")
+    command = [sys.executable, "-m", "modalities_pipeline", "config", "show", str(path)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (result.returncode, result.stdout.split(":")[0]) == (0, "gr\\xf6\\xdfe")

@@ -6,7 +6,7 @@ import pytest
 
 from modalities_pipeline.config.overlays import Override, load_config
 from modalities_pipeline.config.resolution import ResolverContext
-from modalities_pipeline.config.run_config import resolve_run_config, resume_run_config
+from modalities_pipeline.config.run_config import in_our_order, resolve_run_config, resume_run_config
 
 CONTEXT = ResolverContext(experiment_id="e")
 CHECKPOINT = "eid_e-seen_steps_2-seen_tokens_32-target_steps_4-target_tokens_64"
@@ -75,3 +75,28 @@ def test_a_run_goes_on_from_its_newest_checkpoint_with_its_overrides(config, tmp
     assert data["app_state"]["variant_key"] == "dcp"
     assert data["app_state"]["config"]["checkpoint_dir_path"] == str(folder)
     assert data["app_state_raw"]["config"]["model"] == {"instance_key": "model_raw", "pass_type": "BY_REFERENCE"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ({"f": abs}, "id", "root"),
+        ("root", {"f": abs}, "id"),
+        (Path("root"), None, "id"),
+        (Path("root"), "id", None),
+        (Path("root"), None, None),
+        (None, None, None),
+    ],
+)
+def test_arguments_of_main_are_understood_in_both_orders(given):
+    resolvers, experiment_id, root = in_our_order(*given)
+    assert resolvers == next((value for value in given if isinstance(value, dict)), None)
+    assert experiment_id == ("id" if "id" in given else None)
+    assert root is None or str(root) == "root"
+
+
+def test_a_plugins_file_is_found_from_wherever_the_resolved_config_lies(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("plugins: [{component_key: model, variant_key: mine, component_path: 'mine.py:Mine'}]\n")
+    resolved = resolve_run_config(load_config(path), CONTEXT).resolved
+    assert resolved.data["plugins"][0]["component_path"] == f"{tmp_path}/mine.py:Mine"
