@@ -27,7 +27,9 @@ experiments:
 @pytest.fixture
 def spec(tmp_path: Path) -> PipelineSpec:
     """A spec of which nothing has been made."""
-    (tmp_path / "training.yaml").write_text("settings: {paths: {train_dataset_path: a.pbin, validation_dataset_path: b.pbin}}\n")
+    (tmp_path / "training.yaml").write_text(
+        "settings: {paths: {train_dataset_path: a.pbin, validation_dataset_path: b.pbin}}\n"
+    )
     (tmp_path / "pipeline.yaml").write_text(SPEC)
     return load_pipeline_spec(tmp_path / "pipeline.yaml")
 
