@@ -1,20 +1,26 @@
 """The words that use what training has left: `generate_text` and `convert_pytorch_to_hf_checkpoint`."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from modalities_pipeline.command_line.options import PATH, config_file_path
+from modalities_pipeline.command_line.options import PATH, config_file_path, overrides
 from modalities_pipeline.command_line.words import Word
+
+if TYPE_CHECKING:
+    from modalities_pipeline.config.overlays import Override
 
 
 @click.command(cls=Word, help="Let a trained model go on with prompts, as a YAML file says.")
 @config_file_path
-def generate_text(config_file_path: Path) -> None:
+@overrides
+def generate_text(config_file_path: Path, overrides: "Sequence[Override]") -> None:
     """Generate text."""
-    from modalities_pipeline import api
+    from modalities_pipeline.inference.text_inference import generate_text
 
-    api.generate_text(config_file_path)
+    generate_text(config_file_path, overrides)
 
 
 @click.command(

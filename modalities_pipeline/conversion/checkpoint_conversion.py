@@ -15,8 +15,8 @@ from modalities_pipeline.config.pydantic_if_types import PydanticPytorchModuleTy
 from modalities_pipeline.conversion.hf_adapter import HFModelAdapter
 from modalities_pipeline.conversion.hf_export import Vocabulary, vocabulary_of, write_hf_model
 from modalities_pipeline.conversion.trained_model import load_run_config, load_trained_model
-from modalities_pipeline.data.files import FileExistencePolicy, atomic_path, enforce_file_existence_policy
-from modalities_pipeline.exceptions import ConfigError, ConversionError
+from modalities_pipeline.data.files import atomic_path
+from modalities_pipeline.exceptions import ConfigError, ConversionError, OutputExistsError
 from modalities_pipeline.main import Main
 from modalities_pipeline.models.gpt2 import GPT2LLM
 from modalities_pipeline.tokenization.tokenizer_wrapper import TokenizerWrapper
@@ -59,8 +59,8 @@ def convert_checkpoint(config_file_path: Path, output_dir: Path, prediction_key:
             tokenizer is not the model's.
         OutputExistsError: the output folder has something in it.
     """
-    if not (output_dir.is_dir() and not any(output_dir.iterdir())):
-        enforce_file_existence_policy(output_dir, FileExistencePolicy.ERROR)
+    if output_dir.exists() and not (output_dir.is_dir() and not any(output_dir.iterdir())):
+        raise OutputExistsError(f"{output_dir} exists already. Delete it, or name another folder.")
     run = load_run_config(config_file_path)
     model = _trained_model(run)
     if model.config.prediction_key != prediction_key:

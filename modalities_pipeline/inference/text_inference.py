@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from modalities_pipeline.checkpointing.torch_loading import usable_device
+from modalities_pipeline.config.overlays import Override
 from modalities_pipeline.exceptions import ConfigError, ModelStateError, UserError
 from modalities_pipeline.inference.prompts import fill_in, placeholders
 from modalities_pipeline.inference.sampling import Sampling, prompt_seed
@@ -146,8 +147,12 @@ class TextInferenceComponent:
         return logits
 
 
-def generate_text(config_file_path: Path) -> None:
+def generate_text(config_file_path: Path, overrides: Sequence[Override] = ()) -> None:
     """Build what a YAML file describes (see `config.schemas.text_generation`), and let it run.
+
+    Args:
+        config_file_path: the YAML file.
+        overrides: set in it.
 
     Raises:
         ConfigError: the file or what it names is wrong.
@@ -156,7 +161,7 @@ def generate_text(config_file_path: Path) -> None:
     from modalities_pipeline.config.schemas.text_generation import TextGenerationInstantiationModel
     from modalities_pipeline.main import Main
 
-    components = Main(config_file_path).build_components(TextGenerationInstantiationModel)
+    components = Main(config_file_path, overrides=overrides).build_components(TextGenerationInstantiationModel)
     components.text_inference_component.run()
 
 

@@ -6,14 +6,16 @@ import pytest
 
 from modalities_pipeline import api
 from modalities_pipeline.__main__ import main
+from modalities_pipeline.inference import text_inference
 from modalities_pipeline.profiling import run as profiling_run
 
 
 def test_generate_text_passes_its_config_on(monkeypatch):
     calls = []
-    monkeypatch.setattr(api, "generate_text", lambda *given: calls.append(given))
-    assert main(["generate_text", "--config_file_path", "a.yaml"]) == 0
-    assert calls == [(Path("a.yaml"),)]
+    monkeypatch.setattr(text_inference, "generate_text", lambda *given: calls.append(given))
+    assert main(["generate_text", "--config_file_path", "a.yaml", "--set", "settings.model_path=b"]) == 0
+    [(path, [override])] = calls
+    assert (path, override.dotted_key, override.value) == (Path("a.yaml"), "settings.model_path", "b")
 
 
 def test_a_conversion_passes_its_options_on(monkeypatch):
