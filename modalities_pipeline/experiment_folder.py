@@ -1,6 +1,7 @@
 """What a training leaves behind beside its checkpoints: config, metrics, a report at the start, a result at the end."""
 
 import dataclasses
+import glob
 import json
 import shutil
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from modalities_pipeline.config.resolution import ResolvedConfig
 from modalities_pipeline.config.yaml_files.resolved_file import write_resolved
 from modalities_pipeline.config.yaml_files.self_contained import self_contained_text
 from modalities_pipeline.data.files import atomic_path
+from modalities_pipeline.exceptions import OutputExistsError
 from modalities_pipeline.reporting.to_disc import drop_results_after, read_results
 
 _TRAIN_LOSS = "train loss avg"
@@ -34,6 +36,22 @@ class ExperimentFolder:
     def result_path(self) -> Path:
         """What came out, once the training has ended."""
         return self.path / "result.json"
+
+    def refuse_other_training(self, experiment_id: str, resumes: bool) -> None:
+        """Refuse to train into a folder that holds a training already, unless that is resumed.
+
+        Raises:
+            OutputExistsError: its metrics would be replaced, and checkpoints of both be mixed.
+        """
+        if resumes:
+            return
+        left = [path for path in (self.metrics_path, self.result_path) if path.exists() and path.stat().st_size]
+        left += sorted(self.path.glob(f"checkpoints/eid_{glob.escape(experiment_id)}-*"))
+        if left:
+            raise OutputExistsError(
+                f"{self.path} holds a training already ({left[0].relative_to(self.path)}). Go on with that by "
+                "--resume, choose another --experiment_id, or delete the folder."
+            )
 
     def prepare(self, config_path: Path, given: ConfigDocument, resolved: ResolvedConfig, num_seen_steps: int) -> None:
         """Make the folder, with the config as it can be run alone and with every `${...}` resolved.

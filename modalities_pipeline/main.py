@@ -26,7 +26,7 @@ from modalities_pipeline.config.schemas.training import TrainingComponentsInstan
 from modalities_pipeline.config.schemas.training_checks import check_training
 from modalities_pipeline.dataloading.token_ids import refuse_unknown_token_ids
 from modalities_pipeline.distributed.env import get_rank, get_world_size
-from modalities_pipeline.distributed.shared_errors import config_errors_raised_once
+from modalities_pipeline.distributed.shared_errors import errors_raised_once
 from modalities_pipeline.evaluator import Evaluator
 from modalities_pipeline.experiment_folder import ExperimentFolder
 from modalities_pipeline.gym import Gym
@@ -48,8 +48,6 @@ from modalities_pipeline.util import (
 )
 
 logger = logging.getLogger(__name__)
-
-_DEFAULT_ROOT = Path("experiments")
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -85,12 +83,12 @@ class Main:
         resume: bool = False,
         last_checkpoint_info_file_path: Path | None = None,
     ) -> None:
-        self._started = time.perf_counter()
+        self._started, self._resumes = time.perf_counter(), resume
         self.config_path = Path(config_path)
         arguments = in_our_order(additional_resolver_funs, experiment_id, experiments_root_path)
         additional_resolver_funs, experiment_id, experiments_root_path = arguments
-        self.experiments_root_path = Path(experiments_root_path or _DEFAULT_ROOT)
-        with config_errors_raised_once():
+        self.experiments_root_path = Path(experiments_root_path or "experiments")
+        with errors_raised_once():
             given = load_config(self.config_path, overrides)
         new_id = experiment_id_of(given.data)
         self.experiment_id = get_synced_string(new_id) if experiment_id is None else experiment_id
@@ -101,15 +99,16 @@ class Main:
             additional_resolver_funs=additional_resolver_funs or {},
         )
         self.registry = Registry()
-        with config_errors_raised_once():
-            self._config = resolve_run_config(given, context)
+        with errors_raised_once():
+            self._config = resolve_run_config(given, context, experiment_id)
             if resume:
                 self._config = resume_run_config(self._config, overrides, context)
             document, self.config_dict = self._config.resolved.document, dict(self._config.resolved.data)
-            raise_faults(add_plugins(self.registry, self.config_dict.pop(PLUGINS_KEY, None), document))
+            plugins = self.config_dict.pop(PLUGINS_KEY, None)
+            raise_faults([*self._config.found, *add_plugins(self.registry, plugins, document)])
         if self._config.resumed_from is not None:
             print_rank_0(f"Continuing from {self._config.resumed_from}.")
-        for note in self._config.notes if get_rank() == 0 else ():
+        for note in self._config.found if get_rank() == 0 else ():
             logger.warning("%s", note)
         self.component_factory = ComponentFactory(self.registry, document)
         self._sections: Mapping[str, Any] = {}  # what the last check before building made of the config
@@ -134,7 +133,7 @@ class Main:
         if issubclass(components_model_type, TrainingComponentsInstantiationModel):
             config_dict = without_ignored_parts(config_dict)
         check = StaticCheck(config_dict, self.registry, document)
-        with config_errors_raised_once():
+        with errors_raised_once():
             check.check_model(components_model_type)
             raise_faults(check.faults)
         self._sections = check.sections
@@ -163,10 +162,11 @@ class Main:
         settings, root = components.settings, components.settings.paths.experiments_root_path
         folder = ExperimentFolder((root or self.experiments_root_path) / settings.experiment_id)
         _check_token_ids(components)
-        if get_rank() == 0:
-            config, seen = self._config, settings.training_progress.num_seen_steps
-            folder.prepare(self.config_path, config.given, config.resolved, seen)
-        dist.barrier()
+        with errors_raised_once():
+            if get_rank() == 0:
+                folder.refuse_other_training(settings.experiment_id, self._resumes)
+                seen = settings.training_progress.num_seen_steps
+                folder.prepare(self.config_path, self._config.given, self._config.resolved, seen)
         parts = components.app_state.model_parts
         num_parameters = get_total_number_of_trainable_parameters(parts, components.device_mesh)
         components.evaluation_subscriber.consume_dict({"No. parameters": num_parameters})

@@ -9,6 +9,7 @@ import yaml
 from modalities_pipeline.config.loader import load_yaml
 from modalities_pipeline.config.overlays import Override, load_config
 from modalities_pipeline.config.resolution import ResolverContext, resolve
+from modalities_pipeline.exceptions import OutputExistsError
 from modalities_pipeline.experiment_folder import ExperimentFolder
 
 
@@ -61,6 +62,17 @@ def test_the_result_of_an_earlier_attempt_does_not_stay(base, tmp_path):
     assert result == {"num_steps": 3, "train_loss": None, "evaluation_losses": {}}
     prepare(base, folder.path)
     assert not folder.result_path.exists()
+
+
+@pytest.mark.parametrize("left", ["metrics.jsonl", "result.json", "checkpoints/eid_x-seen_steps_1"])
+def test_a_folder_with_another_training_is_refused_unless_that_is_resumed(left, tmp_path):
+    folder = ExperimentFolder(tmp_path)
+    folder.refuse_other_training("x", resumes=False)
+    (tmp_path / left).parent.mkdir(exist_ok=True)
+    (tmp_path / left).write_text("{}")
+    with pytest.raises(OutputExistsError, match="holds a training already"):
+        folder.refuse_other_training("x", resumes=False)
+    folder.refuse_other_training("x", resumes=True)
 
 
 def test_losses_of_the_result_are_the_last_ones(base, tmp_path):

@@ -1,16 +1,17 @@
 """The config of a run: as it was given, and as it is run. Imports no torch."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.checkpointing.folders import find_latest_checkpoint
 from modalities_pipeline.checkpointing.resume import checkpoint_path_of, overrides_to_resume
-from modalities_pipeline.config.checking.faults import Fault
+from modalities_pipeline.config.checking.faults import Fault, fault_at
 from modalities_pipeline.config.origins import ConfigDocument, Origin
 from modalities_pipeline.config.overlays import Override, load_config
 from modalities_pipeline.config.resolution import ResolvedConfig, ResolverContext, resolve
+from modalities_pipeline.config.schemas.findings import Finding
 from modalities_pipeline.config.schemas.ignored_parts import find_ignored_parts
 from modalities_pipeline.config.schemas.kinds import kind_of
 from modalities_pipeline.config.schemas.preparation import prepare
@@ -24,26 +25,47 @@ class RunConfig:
     Attributes:
         given: its content with the overrides of whoever started the run.
         resolved: in today's vocabulary, with default settings, without `${...}`.
-        notes: what was translated, and what the training will not use.
+        found: what was translated, what the training will not use, and what does not fit the way it was started.
         resumed_from: the checkpoint from which the run goes on, if it does.
     """
 
     given: ConfigDocument
     resolved: ResolvedConfig
-    notes: tuple[Fault, ...]
+    found: tuple[Fault, ...]
     resumed_from: Path | None = None
 
 
-def resolve_run_config(given: ConfigDocument, context: ResolverContext) -> RunConfig:
-    """Prepare and resolve the content of a config."""
+def resolve_run_config(given: ConfigDocument, context: ResolverContext, given_id: str | None = None) -> RunConfig:
+    """Prepare and resolve the content of a config; `given_id` is the experiment id that was asked for, if one was."""
     kind = kind_of(given.data)
     # a plugin's file is found from wherever the resolved config lies later
     prepared, findings = prepare(dataclasses.replace(given, data=self_contained_data(given)), kind)
     resolved = resolve(prepared, context)
     if kind == "training":
         findings = [*findings, *find_ignored_parts(resolved.data)]
-    notes = (Fault(key_path, message, prepared.origin(key_path), is_note) for key_path, message, is_note in findings)
-    return RunConfig(given, resolved, tuple(notes))
+    findings = [*findings, *_misfits(resolved.data, given, context, given_id)]
+    found = (fault_at(finding.key_path, finding.message, prepared, finding.is_note) for finding in findings)
+    return RunConfig(given, resolved, tuple(found))
+
+
+def _misfits(
+    data: Mapping[str, Any], given: ConfigDocument, context: ResolverContext, given_id: str | None
+) -> Iterator[Finding]:
+    """Options that would be without effect, because the config does not ask for them."""
+    if context.last_checkpoint_info_file_path is not None and "${warmstart_env:" not in str(given.data):
+        yield Finding(
+            (),
+            "a warm start was asked for, but this config takes nothing from the checkpoint: there is no "
+            "${warmstart_env:checkpoint_paths} in it. Let it load the checkpoint, as configs/warmstart.yaml does",
+        )
+    settings = data.get("settings")
+    own_id = settings.get("experiment_id") if isinstance(settings, Mapping) else None
+    if given_id is not None and isinstance(own_id, str) and own_id != given_id:
+        yield Finding(
+            ("settings", "experiment_id"),
+            f"is '{own_id}', so '{given_id}', which was asked for, would be without effect; leave one of them out, or "
+            "write ${modalities_env:experiment_id} here",
+        )
 
 
 def resume_run_config(config: RunConfig, overrides: Sequence[Override], context: ResolverContext) -> RunConfig:

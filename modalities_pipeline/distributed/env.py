@@ -8,6 +8,7 @@ from types import TracebackType
 import torch
 import torch.distributed as dist
 
+from modalities_pipeline.distributed.shared_errors import is_raised_on_all_ranks
 from modalities_pipeline.exceptions import RunningEnvError
 
 logger = logging.getLogger(__name__)
@@ -56,6 +57,10 @@ class DistributedEnv:
             torch.cuda.set_device(self.device)
         backend = _BACKENDS[self.device.type]
         if "RANK" in os.environ:
+            if "MASTER_ADDR" not in os.environ or "MASTER_PORT" not in os.environ:
+                raise RunningEnvError(
+                    "MASTER_ADDR or MASTER_PORT is not set, so the processes cannot meet. Start them with torchrun."
+                )
             dist.init_process_group(backend, timeout=self._timeout)
         else:
             dist.init_process_group(backend, timeout=self._timeout, store=dist.HashStore(), rank=0, world_size=1)
@@ -65,7 +70,7 @@ class DistributedEnv:
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         # After an error the other ranks may hang in a collective; tearing the group down could then wait for them.
-        if error is None or self.world_size == 1:
+        if error is None or self.world_size == 1 or is_raised_on_all_ranks(error):
             dist.destroy_process_group()
 
 
@@ -78,6 +83,9 @@ def _ranks() -> tuple[int, int, int]:
     missing = [name for name, value in zip(names, values, strict=True) if value is None]
     if missing:
         raise RunningEnvError(f"Environment variables are not set: {', '.join(missing)}. Start training with torchrun.")
+    if not all(value is not None and value.isdecimal() for value in values):
+        given = ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+        raise RunningEnvError(f"The launcher's environment variables have to be numbers, but are {given}.")
     rank, local_rank, world_size = (int(value) for value in values if value is not None)
     return rank, local_rank, world_size
 

@@ -1,29 +1,36 @@
-"""Errors that every rank runs into alike, such as a wrong config: reported once."""
+"""Errors that end the run of all ranks, such as a wrong config: reported by one of them."""
 
 import contextlib
 from collections.abc import Iterator
 
 import torch.distributed as dist
 
-from modalities_pipeline.exceptions import ConfigError
+from modalities_pipeline.exceptions import ConfigError, UserError
+
+_MARK = "is_raised_on_all_ranks"
 
 
 class ReportedElsewhereError(ConfigError):
     """Another rank raises, and so reports, the error that ends the run; this one just has to end, too."""
 
 
+def is_raised_on_all_ranks(error: BaseException) -> bool:
+    """Whether the error ends all ranks, so that none waits for another one."""
+    return getattr(error, _MARK, False) is True
+
+
 @contextlib.contextmanager
-def config_errors_raised_once() -> Iterator[None]:
-    """Wrap what all ranks do alike and what raises `ConfigError` if a config is wrong; a collective operation.
+def errors_raised_once() -> Iterator[None]:
+    """Wrap what may raise a `UserError` or an `OSError` on some or all ranks; a collective operation.
 
     Raises:
-        ConfigError: what was raised inside, on the first rank where it was.
+        UserError, OSError: what was raised inside, on the first rank where it was.
         ReportedElsewhereError: on all other ranks, also on those where nothing was raised: none is left waiting.
     """
-    error: ConfigError | None = None
+    error: UserError | OSError | None = None
     try:
         yield
-    except ConfigError as raised:
+    except (UserError, OSError) as raised:
         error = raised
     if not dist.is_available() or not dist.is_initialized():
         if error is not None:
@@ -31,10 +38,12 @@ def config_errors_raised_once() -> Iterator[None]:
         return
     messages: list[str | None] = [None] * dist.get_world_size()
     dist.all_gather_object(messages, str(error) if error is not None else None)
-    own_rank = dist.get_rank()
-    is_news = error is not None and str(error) not in messages[:own_rank]
-    if error is not None and is_news:
-        raise error
     failed = [rank for rank, message in enumerate(messages) if message is not None]
-    if failed:
-        raise ReportedElsewhereError(f"Rank {failed[0]} reports what is wrong with the config.") from error
+    if not failed:
+        return
+    if error is None or str(error) in messages[: dist.get_rank()]:
+        elsewhere = ReportedElsewhereError(f"Rank {failed[0]} reports what is wrong.")
+        setattr(elsewhere, _MARK, True)
+        raise elsewhere from error
+    setattr(error, _MARK, True)
+    raise error

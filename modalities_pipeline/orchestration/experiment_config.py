@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PATHS = ("settings", "paths")
 _TRAIN_PATH, _VALIDATION_PATH = "train_dataset_path", "validation_dataset_path"
+_TRAIN_FILE = ("train_dataset", "config", "raw_data_path")
 _RETENTION = ("checkpoint_saving", "config", "checkpoint_saving_strategy", "config", "k")
 
 
@@ -37,6 +38,7 @@ def experiment_document(
     overrides = [Override(key, value, experiment.origin_of(key)) for key, value in experiment.overrides.items()]
     document = load_config(experiment.training_config, overrides)
     _check_takes_pipelines_data(experiment, document.data)
+    _check_trains_on_pipelines_data(document)
     _check_saves_last_checkpoint(document)
     data = self_contained_data(document)
     paths = {**data["settings"]["paths"], _TRAIN_PATH: str(train_path), _VALIDATION_PATH: str(validation_path)}
@@ -80,6 +82,18 @@ def _check_takes_pipelines_data(experiment: "ExperimentSpec", data: Mapping[str,
                 f"{experiment.training_config}: settings.paths.{key} is missing. The pipeline puts the path of its "
                 "data there; let the dataset refer to it as ${settings.paths." + key + "}."
             )
+
+
+def _check_trains_on_pipelines_data(document: ConfigDocument) -> None:
+    """Lineage would name a corpus, while the training reads a file that the pipeline knows nothing of."""
+    node: Any = document.data
+    for key in _TRAIN_FILE:
+        node = node.get(key) if isinstance(node, Mapping) else None
+    if isinstance(node, str) and "${" not in node:
+        raise ConfigError(
+            f"{document.origin(_TRAIN_FILE)}: {'.'.join(_TRAIN_FILE)} is {node}, so the training would not see the "
+            "experiment's train_corpus. Write ${settings.paths." + _TRAIN_PATH + "}."
+        )
 
 
 def _check_saves_last_checkpoint(document: ConfigDocument) -> None:

@@ -37,7 +37,7 @@ def test_a_config_is_prepared_and_resolved(config):
     assert run.resolved.data["settings"]["experiment_id"] == "e"
     assert run.resolved.data["app_state"]["variant_key"] == "raw"
     assert "app_state" not in run.given.data
-    assert [str(note) for note in run.notes] == [
+    assert [str(note) for note in run.found] == [
         f"{config}:3:1: optimizer: there is no app_state; it is made of model_raw, optimizer"
     ]
     assert run.resumed_from is None
@@ -47,7 +47,7 @@ def test_what_the_training_does_not_use_is_noted_where_it_stands(config):
     with config.open("a") as file:
         file.write("mfu_calculator: {component_key: mfu_calculator, variant_key: gpt2, config: {}}\n")
     run = resolve_run_config(load_config(config), CONTEXT)
-    assert f"{config}:10:1: mfu_calculator: is not used by the training yet, and ignored" in map(str, run.notes)
+    assert f"{config}:10:1: mfu_calculator: is not used by the training yet, and ignored" in map(str, run.found)
 
 
 def test_without_a_checkpoint_a_run_begins_at_the_start(config):
@@ -100,3 +100,13 @@ def test_a_plugins_file_is_found_from_wherever_the_resolved_config_lies(tmp_path
     path.write_text("plugins: [{component_key: model, variant_key: mine, component_path: 'mine.py:Mine'}]\n")
     resolved = resolve_run_config(load_config(path), CONTEXT).resolved
     assert resolved.data["plugins"][0]["component_path"] == f"{tmp_path}/mine.py:Mine"
+
+
+def test_options_without_effect_are_faults(config, tmp_path):
+    config.write_text(config.read_text().replace("settings: {", "settings: {experiment_id: mine, "))
+    context = ResolverContext(experiment_id="other", last_checkpoint_info_file_path=tmp_path / "info.json")
+    found = [found for found in resolve_run_config(load_config(config), context, "other").found if not found.is_note]
+    assert [fault.message.split(";")[0].split(",")[0] for fault in found] == [
+        "a warm start was asked for",
+        "is 'mine'",
+    ]

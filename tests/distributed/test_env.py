@@ -60,3 +60,15 @@ def test_an_error_in_a_single_process_leaves_no_process_group() -> None:
     with pytest.raises(KeyError), DistributedEnv():
         raise KeyError
     assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"RANK": "a"}, "have to be numbers, but are RANK=a"), ({}, "MASTER_ADDR or MASTER_PORT is not set")],
+)
+def test_an_environment_that_no_launcher_makes_is_refused(monkeypatch, changes, words):
+    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", **changes}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(RunningEnvError, match=words), DistributedEnv():
+        pass

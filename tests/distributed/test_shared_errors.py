@@ -3,18 +3,18 @@
 import pytest
 import torch.distributed as dist
 
-from modalities_pipeline.distributed.shared_errors import ReportedElsewhereError, config_errors_raised_once
+from modalities_pipeline.distributed.shared_errors import ReportedElsewhereError, errors_raised_once
 from modalities_pipeline.exceptions import ConfigError
 
 
 def test_without_a_process_group_errors_pass_through():
-    with config_errors_raised_once():
+    with errors_raised_once():
         done = True
     assert done
-    with pytest.raises(ConfigError, match="wrong") as caught, config_errors_raised_once():
+    with pytest.raises(ConfigError, match="wrong") as caught, errors_raised_once():
         raise ConfigError("wrong")
     assert type(caught.value) is ConfigError
-    with pytest.raises(KeyError), config_errors_raised_once():
+    with pytest.raises(KeyError), errors_raised_once():
         raise KeyError("not about a config")
 
 
@@ -41,7 +41,7 @@ def test_the_first_rank_with_an_error_reports_it(monkeypatch, messages, rank, is
 
     def run() -> type[ConfigError] | None:
         try:
-            with config_errors_raised_once():
+            with errors_raised_once():
                 if messages[rank] is not None:
                     raise ConfigError(messages[rank])
         except ConfigError as error:

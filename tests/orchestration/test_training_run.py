@@ -82,6 +82,7 @@ def test_the_fingerprint_changes_with_the_tokenizer_of_the_data(experiment: Make
     [
         ("settings.paths.train_dataset_path", "x.pbin", r"settings\.paths\.train_dataset_path would have no effect"),
         ("settings.paths.validation_dataset_path", "x.pbin", r"validation_dataset_path would have no effect"),
+        ("train_dataset.config.raw_data_path", "x.pbin", r"raw_data_path is x\.pbin, so the training would not see"),
         ("checkpoint_saving.config.checkpoint_saving_strategy.config.k", 0, r"k is 0, so no checkpoint"),
     ],
 )
