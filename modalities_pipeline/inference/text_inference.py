@@ -200,7 +200,7 @@ def _find(model: nn.Module, name: str) -> Any:
 def _answer(ask: Callable[[str], str], name: str) -> str:
     try:
         return ask(f"{name}: ")
-    except EOFError:
+    except (EOFError, RuntimeError):  # the latter if there is no standard input at all
         raise UserError(
             f"The prompt needs '{name}', but standard input has ended. Answer there, one line each."
         ) from None
