@@ -8,6 +8,7 @@ from pydantic import Field
 
 from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.config.device_names import DeviceName
+from modalities_pipeline.config.input_paths import InputPath
 from modalities_pipeline.config.pydantic_if_types import (
     PydanticAppStateType,
     PydanticCheckpointSavingExecutionIFType,
@@ -34,8 +35,8 @@ class RawAppStateConfig(ComponentConfig):
 class DCPAppStateConfig(ComponentConfig):
     """Fields of the app state `dcp`."""
 
-    raw_app_state: PydanticAppStateType
-    checkpoint_dir_path: Annotated[Path, Field(description="folder of the checkpoint")]
+    raw_app_state: Annotated[PydanticAppStateType, Field(description="what the checkpoint is loaded into")]
+    checkpoint_dir_path: Annotated[InputPath, Field(description="folder of the checkpoint")]
 
 
 class CheckpointSavingConfig(ComponentConfig):
@@ -48,7 +49,7 @@ class CheckpointSavingConfig(ComponentConfig):
 class SaveEveryKStepsCheckpointingStrategyConfig(ComponentConfig):
     """Fields of `save_every_k_steps_checkpointing_strategy`."""
 
-    k: Annotated[int, Field(gt=0, description="steps between checkpoints")]
+    k: Annotated[int, Field(gt=0, description="steps between checkpoints; only where settings.intervals asks for one")]
 
 
 class SaveKMostRecentCheckpointsStrategyConfig(ComponentConfig):
@@ -106,7 +107,7 @@ class FSDP1CheckpointedModelConfig(ComponentConfig):
     """Fields of the model `fsdp1_checkpointed`."""
 
     checkpoint_loading: PydanticFSDP1CheckpointLoadingIFType
-    checkpoint_path: Annotated[Path, Field(description="checkpoint folder, or file of weights")]
+    checkpoint_path: Annotated[InputPath, Field(description="checkpoint folder, or file of weights")]
     model: PydanticPytorchModuleType
 
 
@@ -114,6 +115,6 @@ class FSDP1CheckpointedOptimizerConfig(ComponentConfig):
     """Fields of the optimizer `fsdp1_checkpointed`."""
 
     checkpoint_loading: PydanticFSDP1CheckpointLoadingIFType
-    checkpoint_path: Annotated[Path, Field(description="file of the optimizer's state")]
+    checkpoint_path: Annotated[InputPath, Field(description="file of the optimizer's state")]
     wrapped_model: PydanticPytorchModuleType
     optimizer: PydanticOptimizerIFType

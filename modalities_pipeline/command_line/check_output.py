@@ -87,10 +87,10 @@ def as_text(file: CheckedFile, is_one_of_many: bool) -> tuple[str, str]:
     lines = [f"note: {note}" for note in file.notes]
     if file.report is not None and file.report.training_report and not is_one_of_many:
         lines.append(str(file.report.training_report))
-    checked_as = f" (checked as: {file.report.kind})" if file.report is not None else ""
     num_faults = len(file.faults)
-    result = "ok" if file.is_ok else f"{num_faults} fault{'s' if num_faults > 1 else ''}"
-    return "\n".join(map(str, file.faults)), "\n".join([*lines, f"{file.path}: {result}{checked_as}"])
+    unread = f"{file.path}: {num_faults} fault{'s' if num_faults > 1 else ''}"
+    summary = file.report.summary if file.report is not None else unread
+    return "\n".join(map(str, file.faults)), "\n".join([*lines, summary])
 
 
 def as_json(files: Iterable[CheckedFile]) -> str:

@@ -30,6 +30,7 @@ class CheckReport:
         faults: what keeps it from being used, by file and line.
         notes: what could not be checked here, or is worth knowing.
         training_report: of a training config whose numbers are all known, else None.
+        not_buildable: components in use of which this version knows the config only, as "component_key/variant_key".
     """
 
     path: Path
@@ -37,6 +38,7 @@ class CheckReport:
     faults: tuple[Fault, ...]
     notes: tuple[Fault, ...]
     training_report: str | None = None
+    not_buildable: tuple[str, ...] = ()
 
     @property
     def is_ok(self) -> bool:
@@ -48,9 +50,20 @@ class CheckReport:
         parts = [*map(str, self.faults), *(f"note: {note}" for note in self.notes)]
         if self.training_report is not None:
             parts.append(self.training_report)
+        return "\n".join([*parts, self.summary])
+
+    @property
+    def summary(self) -> str:
+        """The line that sums up: the file, the number of faults, and what it was checked as."""
         num_faults = len(self.faults)
-        verdict = "ok" if self.is_ok else f"{num_faults} fault{'s' if num_faults > 1 else ''}"
-        return "\n".join([*parts, f"{self.path}: {verdict} (checked as: {self.kind})"])
+        if num_faults:
+            verdict = f"{num_faults} fault{'s' if num_faults > 1 else ''}"
+        elif self.not_buildable:
+            names = " and ".join(self.not_buildable)
+            verdict = f"valid, but this version cannot build {names} (see the notes)"
+        else:
+            verdict = "ok"
+        return f"{self.path}: {verdict} (checked as: {self.kind})"
 
 
 def check_config(
@@ -119,7 +132,8 @@ def check_document(
     else:
         check.check_model(import_target(KINDS[kind]))
         check.check_unused()
-    return _report(document.path, kind, [*faults, *check.faults], check.sections)
+    report = _report(document.path, kind, [*faults, *check.faults], check.sections)
+    return dataclasses.replace(report, not_buildable=tuple(check.not_buildable))
 
 
 def _known_kind(kind: str | None, document: ConfigDocument) -> str:
@@ -154,11 +168,15 @@ def _check_pipeline(document: ConfigDocument) -> CheckReport:
         return _report(document.path, PIPELINE, list(error.faults), {})
     found: list[Fault] = []
     texts: list[str] = []
+    not_buildable: list[str] = []
     for name, experiment in spec.experiments.items():
         corpora = experiment.train_corpus, experiment.validation_corpus
         training = experiment_document(experiment, *map(spec.layout.merged_pbin, corpora))
         report = check_document(training, kind="training", world_size=experiment.launcher.num_processes)
         found += [*report.faults, *report.notes]
+        not_buildable += report.not_buildable
         texts += [f"Experiment {name}\n{report.training_report}"] if report.training_report is not None else []
     report = _report(document.path, PIPELINE, found, {})
-    return dataclasses.replace(report, training_report="\n".join(texts) or None)
+    return dataclasses.replace(
+        report, training_report="\n".join(texts) or None, not_buildable=tuple(dict.fromkeys(not_buildable))
+    )

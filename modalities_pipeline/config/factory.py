@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # what a component raises if it cannot work with what it was given; anything else is a fault of its code
-_REFUSALS = (ValueError, NotImplementedError, ImportError)
+_REFUSALS = (ValueError, NotImplementedError, ImportError, OSError, SystemExit)
 
 
 class ComponentFactory:
@@ -100,7 +100,7 @@ class ComponentFactory:
             logger.debug("Instantiated %s: %s", type(component), " -> ".join(map(str, key_path)))
         return component
 
-    def _refuse(self, name: str, error: Exception, key_path: KeyPath) -> NoReturn:
+    def _refuse(self, name: str, error: BaseException, key_path: KeyPath) -> NoReturn:
         if isinstance(error, UserError):
             message = str(self._fault(key_path, str(error)))
             is_ours = type(error).__module__ == exceptions.__name__  # those take a message and nothing else

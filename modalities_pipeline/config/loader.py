@@ -1,5 +1,6 @@
 """YAML files: reading them with the place of every value. Imports no torch, and runs nothing that a file says."""
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -10,6 +11,8 @@ from modalities_pipeline.config.yaml_files.yaml_syntax import refuse_control_cha
 from modalities_pipeline.config.yaml_files.yaml_tags import REMOVE_TAG
 from modalities_pipeline.config.yaml_files.yaml_tree import Node, parse_yaml
 from modalities_pipeline.exceptions import ConfigError
+
+logger = logging.getLogger(__name__)
 
 _MAX_BYTES = 64 * 2**20
 _PIECE_IN_BYTES = 2**18
@@ -50,16 +53,19 @@ def document_of(path: Path, tree: Node) -> ConfigDocument:
         ConfigError: there is a `!remove`, which only makes sense in a file that extends another.
     """
     origins: dict[KeyPath, Origin] = {}
-    return ConfigDocument(path, _plain(tree, (), origins), origins)
+    notes: dict[KeyPath, str] = {}
+    return ConfigDocument(path, _plain(tree, (), origins, notes), origins, notes)
 
 
-def _plain(node: Node, key_path: KeyPath, origins: dict[KeyPath, Origin]) -> Any:
+def _plain(node: Node, key_path: KeyPath, origins: dict[KeyPath, Origin], notes: dict[KeyPath, str]) -> Any:
     if key_path:
         origins[key_path] = node.origin
+    if node.note is not None:
+        notes[key_path] = node.note
     if isinstance(node.value, dict):
-        return {key: _plain(child, (*key_path, key), origins) for key, child in node.value.items()}
+        return {key: _plain(child, (*key_path, key), origins, notes) for key, child in node.value.items()}
     if isinstance(node.value, list):
-        return [_plain(child, (*key_path, index), origins) for index, child in enumerate(node.value)]
+        return [_plain(child, (*key_path, index), origins, notes) for index, child in enumerate(node.value)]
     if node.is_removal:
         dotted = ".".join(map(str, key_path))
         raise ConfigError(
@@ -139,4 +145,6 @@ def load_app_config_dict(
         ),
     )
     resolved.raise_if_unresolved()
+    for key_path, note in resolved.document.text_notes.items():
+        logger.warning("%s: %s", resolved.document.origin(key_path), note)
     return resolved.data

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from modalities_pipeline.config.secrets import EnvironmentValues
+
 KeyPath = tuple[str | int, ...]
 Position = tuple[int, int]
 
@@ -34,11 +36,15 @@ class ConfigDocument:
         path: the file that was asked for; nodes may come from files that it extends.
         data: the content.
         origins: key path -> origin, for every key and list element.
+        text_notes: key path -> what is worth knowing of how its value is written.
+        environment: what `resolve` read from environment variables, which messages must not repeat.
     """
 
     path: Path
     data: dict[str, Any]
     origins: Mapping[KeyPath, Origin]
+    text_notes: Mapping[KeyPath, str] = dataclasses.field(default_factory=dict)
+    environment: EnvironmentValues = dataclasses.field(default_factory=EnvironmentValues, compare=False, repr=False)
 
     @property
     def is_empty(self) -> bool:

@@ -6,10 +6,13 @@
     gradient_clipper: !remove
 
 Two things differ from plain merging, because the outcome could never be meant: where `component_key` or `variant_key`
-changes, the inherited `config` (of another component) is dropped; and where a component becomes a reference or the
-other way round, all of it is replaced. Lists are replaced, but the top-level `plugins` are put one after the other.
+changes, the inherited `config` (of another component) is dropped, and likewise what another `norm_type`, `type_hint` or
+`ac_variant` gives a meaning to; and where a component becomes a reference or the other way round, all of it is
+replaced. Lists are replaced, but the top-level `plugins` are put one after the other.
 
-A file that is extended on two ways counts once, below both: what either changes is kept.
+Files are applied in the order in which `extends` lists them, each behind what it extends itself. A file that is
+extended on two ways counts once, below both, so that what either changes is kept; a list that names a file behind one
+that extends it would have no effect there, and is refused.
 The path of an extended file is relative to the file that names it. Every other path of a config, also in an extended
 file, is relative to the working directory, as always in Modalities. `${...}` are resolved in the merged config.
 """
@@ -17,20 +20,32 @@ file, is relative to the working directory, as always in Modalities. `${...}` ar
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.config.checking.suggestions import suggestion
-from modalities_pipeline.config.loader import document_of, load_tree
+from modalities_pipeline.config.extended_files import EXTENDS_KEY, read_layers
+from modalities_pipeline.config.loader import document_of
 from modalities_pipeline.config.origins import ConfigDocument, KeyPath, Origin
 from modalities_pipeline.config.yaml_files.yaml_tags import REMOVE_TAG
 from modalities_pipeline.config.yaml_files.yaml_tree import Node, parse_yaml
 from modalities_pipeline.exceptions import ConfigError
 
-EXTENDS_KEY = "extends"
 PLUGINS_KEY = "plugins"
 
+# a key -> the key beside it whose content is that of another thing once the first changes
+_DEPENDING = {
+    "component_key": "config",
+    "variant_key": "config",
+    "norm_type": "config",
+    "type_hint": "config",
+    "ac_variant": "ac_fun_params",
+}
+_NOT_TO_SET = {
+    EXTENDS_KEY: "the files that it names are read before anything is set; write a file that extends them",
+    PLUGINS_KEY: "paths of plugins are relative to the file that names them; write a file that extends this one",
+}
 _COMMAND_LINE = Origin("--set")
 _DOTTED_KEY = re.compile(r"[^.\[\]\s][^.\[\]]*(?:\[[0-9]+\])*(?:\.[^.\[\]\s][^.\[\]]*(?:\[[0-9]+\])*)*")
 
@@ -92,54 +107,18 @@ def load_config(path: Path, overrides: Sequence[Override] = ()) -> ConfigDocumen
             there, or what an override wants to change does not exist.
     """
     path = Path(path)
-    layers: dict[Path, Node] = {}
-    _collect_layers(path, (), layers)
-    tree = functools.reduce(lambda below, layer: _merge(below, layer, ()), layers.values())
+    tree = functools.reduce(lambda below, layer: _merge(below, layer, ()), read_layers(path))
     for override in overrides:
         tree = _with_override(tree, override)
     return document_of(path, tree)
 
 
-def _collect_layers(path: Path, extending: tuple[Path, ...], layers: dict[Path, Node]) -> None:
-    """Add a file behind all that it extends; one that several extend stands once, below all of them."""
-    tree = load_tree(path)
-    for base_path, origin in _base_paths(path, tree.value.get(EXTENDS_KEY)):
-        _refuse_circle((*extending, path), base_path, origin)
-        if base_path.resolve() not in layers:
-            _collect_layers(base_path, (*extending, path), layers)
-    own = {key: node for key, node in tree.value.items() if key != EXTENDS_KEY}
-    layers[path.resolve()] = Node(own, tree.origin)
-
-
-def _base_paths(path: Path, extends: Node | None) -> Iterator[tuple[Path, Origin]]:
-    if extends is None:
-        return
-    for node in extends.value if isinstance(extends.value, list) else [extends]:
-        if not isinstance(node.value, str) or not node.value:
-            raise ConfigError(f"{node.origin}: {EXTENDS_KEY}: has to be the path of a YAML file, or a list of such.")
-        if "${" in node.value:
-            raise ConfigError(f"{node.origin}: {EXTENDS_KEY}: cannot hold ${{...}}; write the path itself.")
-        base_path = path.parent / Path(node.value).expanduser()
-        if not base_path.is_file():
-            names = [file.name for file in base_path.parent.glob("*.y*ml")]
-            known = suggestion(base_path.name, names) if names else ""
-            raise ConfigError(f"{node.origin}: {EXTENDS_KEY}: there is no file {base_path}{known}")
-        yield base_path, node.origin
-
-
-def _refuse_circle(extending: tuple[Path, ...], base_path: Path, origin: Origin) -> None:
-    identities = [path.resolve() for path in extending]
-    if base_path.resolve() in identities:
-        circle = [*extending[identities.index(base_path.resolve()) :], base_path]
-        names = " -> ".join(str(path) for path in circle)
-        raise ConfigError(f"{origin}: {EXTENDS_KEY}: the files extend each other in a circle: {names}.")
-
-
 def _merge(base: Node, overlay: Node, key_path: KeyPath) -> Node:
     """The mapping `base` with what the mapping `overlay` changes."""
     entries = dict(base.value)
-    if _is_other_component(entries, overlay.value):
-        entries.pop("config", None)
+    for key, depending in _DEPENDING.items():
+        if key in entries and key in overlay.value and entries[key].value != overlay.value[key].value:
+            entries.pop(depending, None)
     for key, node in overlay.value.items():
         inherited = entries.get(key)
         if node.is_removal:
@@ -153,13 +132,6 @@ def _merge(base: Node, overlay: Node, key_path: KeyPath) -> Node:
         else:
             entries[key] = node
     return Node(entries, overlay.origin)
-
-
-def _is_other_component(base: Mapping[Any, Node], overlay: Mapping[Any, Node]) -> bool:
-    return any(
-        key in base and key in overlay and base[key].value != overlay[key].value
-        for key in ("component_key", "variant_key")
-    )
 
 
 def _differ(one: Node, other: Node) -> bool:
@@ -182,6 +154,8 @@ def _with_override(tree: Node, override: Override) -> Node:
     if not _DOTTED_KEY.fullmatch(override.dotted_key):
         raise ConfigError(f"{override.origin}: '{override.dotted_key}' is no dotted key such as optimizer.config.lr.")
     parts = re.findall(r"[^.\[\]]+", override.dotted_key)
+    if parts[0] in _NOT_TO_SET:
+        raise ConfigError(f"{override.origin}: {override.dotted_key}: cannot be set, because {_NOT_TO_SET[parts[0]]}.")
     return _set(tree, parts, 0, override)
 
 

@@ -66,6 +66,7 @@ def add_plugins(registry: Registry, plugins: Any, document: ConfigDocument) -> l
         try:
             spec = PluginSpec.model_validate(entry)
         except ValidationError as error:
+            _add_broken(registry, entry)
             faults += [
                 fault_at((*key_path, *where), message, document)
                 for where, message in faults_in_words(error, PluginSpec)
@@ -73,6 +74,14 @@ def add_plugins(registry: Registry, plugins: Any, document: ConfigDocument) -> l
         else:
             faults += _add_plugin(registry, spec, document, key_path)
     return faults
+
+
+def _add_broken(registry: Registry, entry: Any) -> None:
+    """Let nodes that use a faulty plugin cause no faults of their own, as far as the entry says what it is."""
+    names = entry if isinstance(entry, dict) else {}
+    component_key, variant_key = names.get("component_key"), names.get("variant_key")
+    if isinstance(component_key, str) and isinstance(variant_key, str):
+        registry.add_broken(component_key, variant_key)
 
 
 def _add_plugin(registry: Registry, spec: PluginSpec, document: ConfigDocument, key_path: KeyPath) -> list[Fault]:
@@ -93,6 +102,7 @@ def _add_plugin(registry: Registry, spec: PluginSpec, document: ConfigDocument, 
             if not (isinstance(config, type) and issubclass(config, BaseModel)):
                 raise ConfigError(f"{spec.config_path} has to be a subclass of pydantic's BaseModel")
     except ConfigError as error:
+        registry.add_broken(spec.component_key, spec.variant_key)
         return [fault_at(at, str(error), document)]
     registry.add_entity(spec.component_key, spec.variant_key, component, config)
     return []
@@ -104,7 +114,9 @@ def _import(target: str, folder: Path) -> Any:
         module = _import_file(folder / module_name) if module_name.endswith(".py") else _import_module(module_name)
     except ConfigError:
         raise
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # even one that ends the program is a fault of the plugin
         raise ConfigError(f"{module_name} cannot be imported: {type(error).__name__}: {error}") from error
     value: Any = module
     for part in name.split("."):

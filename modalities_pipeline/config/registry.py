@@ -28,6 +28,7 @@ class Registry:
             components = COMPONENTS
         self._entities: dict[tuple[str, str], ComponentEntity] = {}
         self._new_names: dict[tuple[str, str], str] = {}
+        self._broken: set[tuple[str, str]] = set()
         for entity in components:
             self._add(entity)
 
@@ -54,12 +55,29 @@ class Registry:
             component_config_type: the pydantic class of its config, or "module:Name".
             interface: what it will be, see `config.interfaces`; None if not known.
             description: one line about it.
+
+        Raises:
+            ConfigError: `component_config_type` is no class of pydantic's.
         """
+        is_class = isinstance(component_config_type, type) and issubclass(component_config_type, BaseModel)
+        if not is_class and not isinstance(component_config_type, str):
+            raise ConfigError(
+                f"{component_key}/{variant_key}: the config type has to be a subclass of pydantic's BaseModel, not "
+                f"{component_config_type!r}."
+            )
         if (component_key, variant_key) in self._entities:
             _warn_once(f"component {component_key}/{variant_key} is replaced by {_name_of(component_type)}")
         self._add(
             ComponentEntity(component_key, variant_key, component_type, component_config_type, interface, description)
         )
+
+    def add_broken(self, component_key: str, variant_key: str) -> None:
+        """Remember a variant that is meant to be there, but whose fault is told elsewhere."""
+        self._broken.add((component_key, variant_key))
+
+    def is_broken(self, component_key: str, variant_key: str) -> bool:
+        """Whether nothing more is to be said of nodes of this variant."""
+        return (component_key, variant_key) in self._broken
 
     def entities(self, component_key: str | None = None) -> list[ComponentEntity]:
         """All rows, or those of one component, in the order in which they were added."""

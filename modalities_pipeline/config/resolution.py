@@ -13,18 +13,25 @@ from typing import Any, NamedTuple
 
 from modalities_pipeline.config.interpolation.interpolation_faults import (
     describe_circle,
+    describe_dangling,
     describe_failure,
     through,
 )
-from modalities_pipeline.config.interpolation.omega import is_interpolated, omegaconf_container
-from modalities_pipeline.config.interpolation.resolved_config import ResolvedConfig, Unresolved
-from modalities_pipeline.config.interpolation.resolvers import NotResolvableError, ResolverContext, Resolvers
+from modalities_pipeline.config.interpolation.omega import LONG_REFERENCE, is_interpolated, omegaconf_container
+from modalities_pipeline.config.interpolation.resolved_config import ResolvedConfig, Unresolved, with_reasons
+from modalities_pipeline.config.interpolation.resolvers import (
+    RANK_VARIABLES,
+    NotResolvableError,
+    ResolverContext,
+    Resolvers,
+)
 from modalities_pipeline.config.origins import ConfigDocument, KeyPath
 
 __all__ = ["ResolvedConfig", "ResolverContext", "Unresolved", "resolve"]
 
 _MAX_NODES = 250_000  # copies of mappings included
 _MAX_DEPTH = 120  # of mappings in mappings and of references to references
+_MAX_CHARACTERS = 10_000_000  # of all texts that `${...}` make
 _TOO_MUCH = "references to references, or copies of mappings, make the config far too large; write it flatter"
 _PLAIN_REFERENCE = re.compile(r"\$\{(\.*[A-Za-z_]\w*(?:\.\w+)*)\}", re.ASCII)
 # a plain reference, or a resolver with one word as argument; OmegaConf is asked for all else
@@ -36,8 +43,13 @@ _NOT_SIMPLE = object()
 
 def resolve(document: ConfigDocument, context: ResolverContext | None = None) -> ResolvedConfig:
     """Resolve every `${...}` of a config; what cannot be resolved becomes an `Unresolved` in its place."""
-    resolution = _Resolution(document, Resolvers(document.path, context or ResolverContext()))
-    return ResolvedConfig(document, resolution.run(), resolution.env_reads)
+    environment = document.environment
+    resolution = _Resolution(document, Resolvers(document.path, context or ResolverContext(), environment))
+    data = resolution.run()
+    for key_path, names in resolution.env_reads.items():
+        if secret_names := names - RANK_VARIABLES.keys():
+            environment.add_read(key_path, secret_names, _at(data, key_path))
+    return ResolvedConfig(document, with_reasons(data, environment.masked), resolution.env_reads)
 
 
 class _Place(NamedTuple):
@@ -53,6 +65,7 @@ class _Resolution:
         self._document = document
         self._resolvers = resolvers
         self._num_nodes = 0
+        self._num_characters = 0
         self._known: dict[KeyPath, tuple[Any, frozenset[str]]] = {}  # scalars by their place in the document
         self._around: list[Any] = []  # places that are being resolved, to find circles
         self._registration = contextlib.ExitStack()
@@ -102,10 +115,14 @@ class _Resolution:
         reference = _PLAIN_REFERENCE.fullmatch(text)
         if source is not None and reference and (target := self._target(reference[1], source)) is not None:
             return self._referred(text, source, target, key_path, inherited)
+        if long_reference := LONG_REFERENCE.search(text):
+            return Unresolved(describe_dangling(long_reference[1], source or key_path, self._document.data))
         with self._resolvers.recorded() as variables:
             value = _NOT_SIMPLE if source is None else self._joined(text, source, key_path, variables)
             if value is _NOT_SIMPLE:
                 value = self._asked(text, place, key, key_path, variables)
+        if isinstance(value, str):
+            self._num_characters += len(value)
         reads = frozenset(variables)
         if isinstance(value, _Place):
             return self._copied(text, value, key_path, inherited | reads)
@@ -171,7 +188,11 @@ class _Resolution:
             end = match.end()
         pieces.append(text[end:])
         is_alone = len(pieces) == 3 and not pieces[0] and not pieces[2]
-        return pieces[1] if is_alone else "".join(str(piece) for piece in pieces)
+        if is_alone:
+            return pieces[1]
+        texts = [str(piece) for piece in pieces]
+        num_characters = self._num_characters + sum(map(len, texts))
+        return Unresolved(_TOO_MUCH) if num_characters > _MAX_CHARACTERS else "".join(texts)
 
     def _simple(self, match: re.Match[str], source: KeyPath, key_path: KeyPath, reads: set[str]) -> Any:
         dotted_key, resolver, argument = match.groups()
@@ -192,6 +213,8 @@ class _Resolution:
         """What OmegaConf makes of a text: a plain value, an `Unresolved`, or a `_Place` of OmegaConf's."""
         from omegaconf import OmegaConf
 
+        if self._is_too_much():
+            return Unresolved(_TOO_MUCH)
         try:
             container = place.container if place.source is None else self._container(place.source)
             value = container[key]
@@ -215,7 +238,8 @@ class _Resolution:
         return node
 
     def _is_too_much(self) -> bool:
-        return self._num_nodes > _MAX_NODES or len(self._around) > _MAX_DEPTH
+        is_long = self._num_characters > _MAX_CHARACTERS
+        return is_long or self._num_nodes > _MAX_NODES or len(self._around) > _MAX_DEPTH
 
 
 def _at(data: Any, key_path: KeyPath) -> Any:

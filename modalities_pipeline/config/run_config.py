@@ -39,7 +39,7 @@ def resolve_run_config(given: ConfigDocument, context: ResolverContext, given_id
     """Prepare and resolve the content of a config; `given_id` is the experiment id that was asked for, if one was."""
     kind = kind_of(given.data)
     # a plugin's file is found from wherever the resolved config lies later
-    prepared, findings = prepare(dataclasses.replace(given, data=self_contained_data(given)), kind)
+    prepared, findings = prepare(dataclasses.replace(given, data=self_contained_data(given)), kind, is_run=True)
     resolved = resolve(prepared, context)
     if kind == "training":
         findings = [*findings, *find_ignored_parts(resolved.data)]

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import AliasChoices, Field, FilePath, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 
 from modalities_pipeline.config.component import ComponentConfig, are_known, raise_at_keys
+from modalities_pipeline.config.input_paths import InputPath
 from modalities_pipeline.config.pydantic_if_types import (
     PydanticCollateFnIFType,
     PydanticDatasetIFType,
@@ -21,7 +21,7 @@ from modalities_pipeline.distributed.configs import ParallelismDegrees
 _Count = Annotated[int, Field(strict=True, ge=0)]
 _Positive = Annotated[int, Field(strict=True, gt=0)]
 _SampleKey = Annotated[str, Field(description="name of the tokens in a sample")]
-_PackedFile = Annotated[Path, Field(description="the .pbin file")]
+_PackedFile = Annotated[InputPath, Field(description="the .pbin file")]
 _SequenceLength = Annotated[
     int,
     Field(
@@ -47,7 +47,7 @@ class MemMapDatasetConfig(ComponentConfig):
     index_path: Annotated[FilePath | None, Field(description="its index; by default beside it, with suffix .idx")] = (
         None
     )
-    tokenizer: PydanticTokenizerIFType
+    tokenizer: Annotated[PydanticTokenizerIFType, Field(description="makes token ids of the text")]
     jq_pattern: Annotated[str, Field(description="where the text is in a line", examples=[".text"])]
     sample_key: _SampleKey
 
@@ -103,8 +103,8 @@ class DummySampleConfig(ComponentConfig):
 class DummyDatasetConfig(ComponentConfig):
     """Fields of `dummy_dataset`."""
 
-    num_samples: Annotated[int, Field(ge=1)]
-    sample_definition: Annotated[list[DummySampleConfig], Field(description="the entries of a sample")]
+    num_samples: Annotated[int, Field(ge=1, description="length of the dataset")]
+    sample_definition: list[DummySampleConfig]
 
 
 class CombinedDatasetConfig(ComponentConfig):
@@ -125,11 +125,11 @@ def _without_null(values: Any, names: Sequence[str]) -> Any:
 class _PassConfig(ComponentConfig):
     """What the samplers that go on from a given sample have in common."""
 
-    dataset: PydanticDatasetIFType
+    dataset: Annotated[PydanticDatasetIFType, Field(description="where the samples are")]
     epoch: Annotated[_Count, Field(description="number of the first epoch")] = 0
     shuffle: Annotated[bool, Field(description="whether each epoch has an order of its own")] = False
     seed: Annotated[int, Field(description="of the shuffle")] = 0
-    drop_last: Literal[True] = True
+    drop_last: Annotated[Literal[True], Field(description="whether an incomplete rest is left out")] = True
     skip_num_global_samples: Annotated[_Count, Field(description="samples, of all ranks, that were seen before")] = 0
     num_epochs: Annotated[_Positive, Field(description="how often to go through the data; not in Modalities")] = 1
 
@@ -155,10 +155,10 @@ class _RankConfig(ComponentConfig):
 class DistributedSamplerConfig(_RankConfig):
     """Fields of `distributed_sampler`."""
 
-    dataset: PydanticDatasetIFType
-    shuffle: bool
+    dataset: Annotated[PydanticDatasetIFType, Field(description="where the samples are")]
+    shuffle: Annotated[bool, Field(description="whether the order is drawn; else that of the dataset")]
     seed: Annotated[int, Field(description="of the shuffle")] = 0
-    drop_last: Literal[True] = True
+    drop_last: Annotated[Literal[True], Field(description="whether an incomplete rest is left out")] = True
 
     @model_validator(mode="before")
     @classmethod
@@ -173,7 +173,7 @@ class ResumableDistributedSamplerConfig(_RankConfig, _PassConfig):
 class ResumableDistributedMultiDimSamplerConfig(_PassConfig):
     """Fields of `resumable_distributed_multi_dim_sampler`."""
 
-    device_mesh: PydanticDeviceMeshIFType
+    device_mesh: Annotated[PydanticDeviceMeshIFType, Field(description="tells which samples are this rank's")]
     data_parallel_key: Annotated[
         ParallelismDegrees | Annotated[list[ParallelismDegrees], Field(min_length=1)],
         Field(
@@ -192,20 +192,20 @@ class SequentialSamplerConfig(ComponentConfig):
 class BatchSamplerConfig(ComponentConfig):
     """Fields of the batch sampler."""
 
-    sampler: PydanticSamplerIFType
+    sampler: Annotated[PydanticSamplerIFType, Field(description="decides which samples, and their order")]
     batch_size: Annotated[_Positive, Field(description="samples per rank and micro batch")]
-    drop_last: Literal[True] = True
+    drop_last: Annotated[Literal[True], Field(description="whether an incomplete rest is left out")] = True
 
 
 class LLMDataLoaderConfig(ComponentConfig):
     """Fields of the data loader."""
 
     dataloader_tag: Annotated[str, Field(description="name of the loader in reports")]
-    dataset: PydanticDatasetIFType
-    batch_sampler: PydanticSamplerIFType
+    dataset: Annotated[PydanticDatasetIFType, Field(description="where the samples are")]
+    batch_sampler: Annotated[PydanticSamplerIFType, Field(description="decides which samples form a batch")]
     collate_fn: Annotated[PydanticCollateFnIFType | None, Field(description="by default that of torch")] = None
     num_workers: Annotated[_Count, Field(description="processes that read; 0: the training process itself")]
-    pin_memory: bool
+    pin_memory: Annotated[bool, Field(description="whether batches are page-locked, for faster copies to a GPU")]
 
 
 class DataTypeEnum(StrEnum):

@@ -53,10 +53,12 @@ class DeviceMeshConfig(ComponentConfig):
     data_parallel_shard_degree: Annotated[
         _DataParallelDegree, Field(description="ranks over which a model's parameters are split")
     ]
-    tensor_parallel_degree: _Degree = 1
-    pipeline_parallel_degree: _Degree = 1
-    context_parallel_degree: _Degree = 1
-    enable_loss_parallel: bool | None = False
+    tensor_parallel_degree: Annotated[_Degree, Field(description="ranks over which matrices are split")] = 1
+    pipeline_parallel_degree: Annotated[_Degree, Field(description="ranks over which layers are spread")] = 1
+    context_parallel_degree: Annotated[_Degree, Field(description="ranks over which a sample is split")] = 1
+    enable_loss_parallel: Annotated[
+        bool | None, Field(description="whether the loss is computed of split logits; needs tensor parallelism")
+    ] = False
     world_size: Annotated[_Degree, Field(description="number of processes, ${cuda_env:WORLD_SIZE}")]
 
     @property
@@ -133,8 +135,8 @@ class PyTorchDtypes(StrEnum):
 class FSDP2MixedPrecisionSettings(ComponentConfig):
     """In what a block computes (its gathered parameters), and in what gradients are reduced over the ranks."""
 
-    param_dtype: PyTorchDtypes
-    reduce_dtype: PyTorchDtypes
+    param_dtype: Annotated[PyTorchDtypes, Field(description="of the gathered parameters, and of what is computed")]
+    reduce_dtype: Annotated[PyTorchDtypes, Field(description="in which gradients are added over the ranks")]
 
 
 class FSDP2WrappedModelConfig(ComponentConfig):
@@ -145,7 +147,7 @@ class FSDP2WrappedModelConfig(ComponentConfig):
         list[str],
         Field(
             examples=[["GPT2Block"]],
-            description="class names of the modules that become units of sharding, as GPT2Block",
+            description="class names of the modules that become units of sharding; of gpt2: GPT2Block",
         ),
     ]
     mixed_precision_settings: FSDP2MixedPrecisionSettings
@@ -153,7 +155,7 @@ class FSDP2WrappedModelConfig(ComponentConfig):
         bool,
         Field(description="whether parameters are gathered again for the backward pass: less memory, more traffic"),
     ] = True
-    device_mesh: PydanticDeviceMeshIFType
+    device_mesh: Annotated[PydanticDeviceMeshIFType, Field(description="whose data parallel dimensions are used")]
     layers_per_fsdp_unit: Annotated[int, Field(ge=1, description="blocks in a unit of sharding")] = 1
 
 
@@ -183,8 +185,12 @@ class FSDP1WrappedModelConfig(ComponentConfig):
 
     model: PydanticPytorchModuleType
     sync_module_states: Annotated[bool, Field(description="whether all ranks start with the weights of rank 0")]
-    mixed_precision_settings: MixedPrecisionSettings
-    sharding_strategy: ShardingStrategy
+    mixed_precision_settings: Annotated[
+        MixedPrecisionSettings, Field(description="dtypes of parameters, gradient reduction and buffers")
+    ]
+    sharding_strategy: Annotated[
+        ShardingStrategy, Field(description="member of torch.distributed.fsdp.ShardingStrategy")
+    ]
     block_names: Annotated[
         list[str],
         Field(examples=[["GPT2Block"]], description="class names of the modules that become units of sharding"),

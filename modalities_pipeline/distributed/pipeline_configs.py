@@ -40,7 +40,7 @@ ScheduleName = Annotated[
 
 
 class StagedPipelineConfig(ComponentConfig):
-    """Fields of `staged`: the stages of this rank, cut out of a whole model."""
+    """Fields of `staged`."""
 
     whole_model: PydanticPytorchModuleType
     stages_generator: PydanticStagesGeneratorType
@@ -51,7 +51,7 @@ class StagedPipelineConfig(ComponentConfig):
 
 
 class ScheduledPipelineConfig(ComponentConfig):
-    """Fields of `scheduled`: a pipeline with the order in which micro batches pass through it."""
+    """Fields of `scheduled`."""
 
     loss_fn: PydanticLossIFType
     pp_schedule_name: ScheduleName
@@ -84,7 +84,7 @@ class ComponentSelectorFromPipelineConfig(ComponentConfig):
 
 
 class PipelineConfig(ComponentConfig):
-    """Fields of `builder`: a pipeline from stages and the (wrapped) models in them."""
+    """Fields of `builder`."""
 
     pp_stages: _PipelineStages = Field(validation_alias=AliasChoices("pp_stages", "pp_stage"))
     model_parts: PydanticPytorchModuleOrListType = Field(validation_alias=AliasChoices("model_parts", "model_part"))

@@ -19,7 +19,7 @@ class TextInferenceComponentConfig(ComponentConfig):
         Field(description="prompt; {name} is a blank that is asked for, {{name}} is text, other braces are, too"),
     ]
     sequence_length: Annotated[
-        int, Field(strict=True, ge=1, description="tokens, prompt included, at which the text ends at the latest")
+        int, Field(ge=1, description="tokens, prompt included, at which the text ends at the latest")
     ]
     temperature: Annotated[
         Annotated[FiniteFloat, Field(ge=0.0)] | None,

@@ -3,6 +3,7 @@
 import importlib
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -108,6 +109,8 @@ class CausalSelfAttention(nn.Module):
         self.n_head_kv = n_head_kv
         self.head_dim = n_embd // n_head_q
         self.dropout = dropout
+        if attention_implementation is AttentionImplementation.DAO_FLASH:
+            _flash_attn()  # better here than in the first forward pass
         self._dot_product = _DOT_PRODUCTS[attention_implementation]
         self.q_attn = nn.Linear(n_embd, n_embd, bias=bias)
         self.k_attn = nn.Linear(n_embd, n_head_kv * self.head_dim, bias=bias)
@@ -150,14 +153,18 @@ def _pytorch_flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout: f
     )
 
 
-def _dao_flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout: float) -> torch.Tensor:
-    """Attention of the flash-attn package, which only CUDA machines have; it wants (batch, T, heads, head_dim)."""
+def _flash_attn() -> ModuleType:
     try:
-        flash_attn = importlib.import_module("flash_attn")
+        return importlib.import_module("flash_attn")
     except ImportError:
         raise NotImplementedError(
             "attention_implementation 'dao_flash' needs the package flash-attn. Install it, or use 'pytorch_flash'."
         ) from None
+
+
+def _dao_flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout: float) -> torch.Tensor:
+    """Attention of the flash-attn package, which only CUDA machines have; it wants (batch, T, heads, head_dim)."""
+    flash_attn = _flash_attn()
     q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
     y: torch.Tensor = flash_attn.flash_attn_func(q, k, v, dropout_p=dropout, causal=True)
     return y.transpose(1, 2)

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, WrapValidator
+from pydantic import Field, ValidationError, WrapValidator, field_validator
 from pydantic_core import InitErrorDetails
 
 from modalities_pipeline.config.component import ComponentConfig, validate_as
 from modalities_pipeline.models.norm_configs import LayerNormWrapperConfig
 
 StrictCount = Annotated[int, Field(strict=True, ge=0)]
+_DIMENSIONS_OF_POSITIONS = (-2, 2)  # the same one of (batch, heads, positions, width)
 
 
 class AttentionImplementation(StrEnum):
@@ -24,10 +25,17 @@ class AttentionImplementation(StrEnum):
 class RotaryTransformConfig(ComponentConfig):
     """Rotary position embedding; `n_head` is the number of query heads, positions run along `seq_length_dim`."""
 
-    n_embd: StrictCount
-    n_head: StrictCount
-    seq_length_dim: Annotated[int, Field(strict=True)]
-    base_freq: Annotated[int, Field(strict=True, ge=10_000)]
+    n_embd: Annotated[StrictCount, Field(description="that of the model")]
+    n_head: Annotated[StrictCount, Field(description="query heads of the model")]
+    seq_length_dim: Annotated[int, Field(strict=True, description="dimension of the positions, -2")]
+    base_freq: Annotated[int, Field(strict=True, ge=10_000, description="larger for long contexts")]
+
+    @field_validator("seq_length_dim")
+    @classmethod
+    def _check_dimension(cls, dimension: int) -> int:
+        if dimension not in _DIMENSIONS_OF_POSITIONS:
+            raise ValueError(f"has to be -2, where queries and keys have their positions (given: {dimension})")
+        return dimension
 
 
 class IdentityTransformConfig(ComponentConfig):
@@ -74,5 +82,7 @@ QkvTransformEntry = Annotated[RotaryTransformEntry | IdentityTransformEntry, Wra
 class AttentionConfig(ComponentConfig):
     """What happens to queries, keys and values before the dot product: transforms in order, then a norm per head."""
 
-    qkv_transforms: list[QkvTransformEntry]
-    qk_norm_config: LayerNormWrapperConfig | None = None
+    qkv_transforms: Annotated[list[QkvTransformEntry], Field(description="done in this order; may be empty")]
+    qk_norm_config: Annotated[
+        LayerNormWrapperConfig | None, Field(description="norm of queries and keys, of the size of a head")
+    ] = None

@@ -44,7 +44,7 @@ _EXAMPLE_OF_ATTENTION = {
 
 def _norm(*names: str) -> Any:
     example = {"norm_type": "pytorch_rms_norm", "config": {"normalized_shape": 768}}
-    return Field(validation_alias=AliasChoices(*names), examples=[example])
+    return Field(validation_alias=AliasChoices(*names), examples=[example], description="of size n_embd")
 
 
 class GPT2LLMConfig(ComponentConfig):
@@ -73,11 +73,17 @@ class GPT2LLMConfig(ComponentConfig):
     ffn_hidden: Annotated[
         StrictDimension, Field(examples=[3072], description="width of the feed-forward network, a multiple of 128")
     ]
-    dropout: Annotated[float, Field(strict=True, ge=0.0, lt=1.0, examples=[0.0])]
+    dropout: Annotated[
+        float,
+        Field(strict=True, ge=0.0, lt=1.0, examples=[0.0], description="part of the activations set to 0 in training"),
+    ]
     bias: Annotated[bool, Field(description="whether the linears of attention and feed-forward network have biases")]
     attention_config: Annotated[AttentionConfig, Field(examples=[_EXAMPLE_OF_ATTENTION])]
-    attention_implementation: Annotated[AttentionImplementation, Field(examples=["pytorch_flash"])]
-    activation_type: Annotated[ActivationType, Field(examples=["swiglu"])]
+    attention_implementation: Annotated[
+        AttentionImplementation,
+        Field(examples=["pytorch_flash"], description="dao_flash needs the package flash-attn; manual is the slowest"),
+    ]
+    activation_type: Annotated[ActivationType, Field(examples=["swiglu"], description="of the feed-forward network")]
     attention_norm_config: NormField = _norm("attention_norm_config", "attention_norm")
     ffn_norm_config: NormField = _norm("ffn_norm_config", "ffn_norm")
     lm_head_norm_config: NormField = _norm("lm_head_norm_config", "lm_head_norm")
@@ -117,12 +123,16 @@ class GPT2LLMConfig(ComponentConfig):
             if self.poe_type is not PositionTypes.NOPE:
                 yield "poe_type", f"has to be NOPE with a RotaryTransform, not {self.poe_type.value}"
             given, wanted = (entry.config.n_embd, entry.config.n_head), (self.n_embd, self.n_head_q)
-            if are_known(*given, *wanted) and given != wanted:
+            if not are_known(*given, *wanted):
+                continue
+            if 0 in given or given[0] // given[1] != self.head_dim:  # only the size of a head counts
                 yield (
                     "attention_config",
                     f"RotaryTransform has n_embd {given[0]} and n_head {given[1]}; they must be the model's n_embd "
                     f"({wanted[0]}) and n_head_q ({wanted[1]})",
                 )
+            elif self.head_dim % 2:
+                yield "attention_config", f"RotaryTransform needs heads of even size, but theirs is {self.head_dim}"
 
     def _faults_of_norms(self) -> Iterator[tuple[str, str]]:
         for name in ("attention_norm_config", "ffn_norm_config", "lm_head_norm_config"):

@@ -13,7 +13,7 @@ HookHandles = Annotated[Any, PydanticThirdPartyTypeIF(REMOVABLE_HANDLE, or_list=
 
 
 class DebuggingEnrichedModelConfig(ComponentConfig):
-    """Fields of `debugging_enriched`: statistics of all tensors that pass through the model."""
+    """Fields of `debugging_enriched`."""
 
     model: PydanticPytorchModuleOrListType
     logging_dir_path: Annotated[Path, Field(description="folder of tensor_stats_rank_<rank>.jsonl")]

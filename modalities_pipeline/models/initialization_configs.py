@@ -17,8 +17,8 @@ StrictPositive = Annotated[int, Field(strict=True, gt=0)]
 class WeightInitializedModelConfig(ComponentConfig):
     """Fields of `model_initialized`."""
 
-    model: PydanticPytorchModuleOrListType
-    model_initializer: PydanticModelInitializationIFType
+    model: Annotated[PydanticPytorchModuleOrListType, Field(description="may be sharded")]
+    model_initializer: Annotated[PydanticModelInitializationIFType, Field(description="has the rules")]
 
 
 class SupportWeightInitModels(StrEnum):
@@ -37,15 +37,18 @@ class WeightInitTypes(StrEnum):
 
 
 class ComposedModelInitializationConfig(ComponentConfig):
-    """Fields of `composed`; `std: auto` is sqrt(2 / (5 * hidden_dim))."""
+    """Fields of `composed`."""
 
-    model_type: SupportWeightInitModels
+    model_type: Annotated[SupportWeightInitModels, Field(description="whose names of parameters there are rules for")]
     weight_init_type: Annotated[
         WeightInitTypes,
         Field(description="scaled: output projections smaller with depth; scaled_embed: large embeddings as well"),
     ]
-    mean: Annotated[float, Field(examples=[0.0])]
-    std: Annotated[Annotated[float, Field(strict=True, ge=0.0)] | Literal["auto"], Field(examples=[0.02])]
+    mean: Annotated[float, Field(examples=[0.0], description="of the normal distribution of the weights")]
+    std: Annotated[
+        Annotated[float, Field(strict=True, ge=0.0)] | Literal["auto"],
+        Field(examples=[0.02], description="its standard deviation; auto: sqrt(2 / (5 * hidden_dim))"),
+    ]
     hidden_dim: Annotated[StrictPositive | None, Field(description="width of the model, for std auto")] = None
     num_layers: Annotated[StrictPositive | None, Field(description="depth of the model, unless plain")] = None
 
@@ -67,6 +70,6 @@ class ComposedModelInitializationConfig(ComponentConfig):
 class GPT2Llama3LikeInitializationConfig(ComponentConfig):
     """Fields of `gpt2_llama3_like`."""
 
-    num_layers: StrictPositive
-    n_embd: StrictPositive
+    num_layers: Annotated[StrictPositive, Field(description="depth of the model")]
+    n_embd: Annotated[StrictPositive, Field(description="width of the model")]
     depth_init: Annotated[bool, Field(description="whether deeper layers start smaller")] = True

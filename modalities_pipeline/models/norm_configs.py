@@ -24,7 +24,7 @@ class LayerNormConfig(ComponentConfig):
     elementwise_affine: Annotated[StrictBool, Field(description="whether it has a gain and, with `bias`, a bias")] = (
         True
     )
-    bias: StrictBool = True
+    bias: Annotated[StrictBool, Field(description="whether a bias is added")] = True
 
 
 class RMSLayerNormConfig(ComponentConfig):
@@ -32,7 +32,7 @@ class RMSLayerNormConfig(ComponentConfig):
 
     ndim: NormalizedShape
     epsilon: Annotated[float, Field(gt=0.0, description="added to the mean square before the root")] = 1e-6
-    bias: StrictBool = True
+    bias: Annotated[StrictBool, Field(description="whether a bias is added")] = True
 
 
 class PytorchRMSLayerNormConfig(ComponentConfig):

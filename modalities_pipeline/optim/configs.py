@@ -1,9 +1,9 @@
 """Configs of losses, optimizers and gradient clippers. Imports no torch."""
 
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from modalities_pipeline.config.component import ComponentConfig
 from modalities_pipeline.config.named_enums import ByName
@@ -12,6 +12,17 @@ from modalities_pipeline.config.pydantic_if_types import (
     PydanticPytorchModuleOrListType,
     PydanticPytorchModuleType,
 )
+
+
+def _no_truth_value(value: Any) -> Any:
+    """Text may be a number, as Modalities has it; true and false are slips."""
+    if isinstance(value, bool):
+        raise ValueError(f"has to be a number (given: {str(value).lower()})")
+    return value
+
+
+_Number = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
+_Beta = Annotated[_Number, Field(ge=0.0, lt=1.0)]
 
 
 class CLMCrossEntropyLossConfig(ComponentConfig):
@@ -29,36 +40,35 @@ class NCELossConfig(ComponentConfig):
     prediction_key1: str
     prediction_key2: str
     is_asymmetric: Annotated[bool, Field(description="whether only the first predicts the second")] = True
-    temperature: float = 1.0
-
-
-_Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
+    temperature: _Number = 1.0
 
 
 class AdamOptimizerConfig(ComponentConfig):
-    """Fields of `adam`: decay as an L2 term of the gradient."""
+    """Fields of `adam`."""
 
-    lr: Annotated[float, Field(ge=0.0, examples=[1e-4], description="learning rate")]
+    lr: Annotated[_Number, Field(ge=0.0, examples=[1e-4], description="learning rate")]
     wrapped_model: Annotated[PydanticPytorchModuleOrListType, Field(description="the model as it is trained")]
     betas: Annotated[
         tuple[_Beta, _Beta],
         Field(examples=[[0.9, 0.95]], description="decay of the running means of gradient and its square"),
     ]
-    eps: Annotated[float, Field(ge=0.0, examples=[1e-8])]
-    weight_decay: Annotated[float, Field(ge=0.0, examples=[0.1])]
+    eps: Annotated[_Number, Field(ge=0.0, examples=[1e-8], description="keeps a step finite where gradients are tiny")]
+    weight_decay: Annotated[_Number, Field(ge=0.0, examples=[0.1], description="pulls weights towards 0; 0: none")]
     weight_decay_groups_excluded: Annotated[
         list[str],
         Field(
             examples=[["embedding", "layernorm"]],
-            description="groups of the model's parameters without decay, as embedding and layernorm",
+            description="groups of parameters without decay; gpt2 has linear, embedding and layernorm",
         ),
     ]
-    foreach: bool | None = None
-    fused: bool | None = None
+    foreach: Annotated[bool | None, Field(description="one call for many parameters; null: torch decides")] = None
+    fused: Annotated[
+        bool | None, Field(description="one kernel for all parameters, the fastest; null: torch decides")
+    ] = None
 
 
 class AdamWOptimizerConfig(AdamOptimizerConfig):
-    """Fields of `adam_w`: decay apart from the gradient."""
+    """Fields of `adam_w`."""
 
 
 class GradientClippingMode(Enum):
@@ -70,15 +80,22 @@ class GradientClippingMode(Enum):
 
 
 NormType = Annotated[GradientClippingMode, ByName(), Field(description="norm over all gradients together")]
-MaxNorm = Annotated[float, Field(strict=True, gt=0.0, description="gradients with a larger norm are scaled to it")]
+MaxNorm = Annotated[
+    float,
+    Field(strict=True, gt=0.0, allow_inf_nan=False, description="gradients with a larger norm are scaled to it"),
+]
 
 
 class FSDP2LoggingOnlyGradientClipperConfig(ComponentConfig):
-    """Fields of `fsdp2_logging_only`; `wrapped_model` is another name of `model_parts`."""
+    """Fields of `fsdp2_logging_only`."""
 
-    model_parts: PydanticPytorchModuleOrListType = Field(validation_alias=AliasChoices("model_parts", "wrapped_model"))
+    model_parts: PydanticPytorchModuleOrListType = Field(
+        validation_alias=AliasChoices("model_parts", "wrapped_model"), description="the model as it is trained"
+    )
     norm_type: NormType
-    device_mesh: PydanticDeviceMeshIFType | None = None
+    device_mesh: Annotated[
+        PydanticDeviceMeshIFType | None, Field(description="that of the model, if it is sharded")
+    ] = None
 
 
 class FSDP2GradientClipperConfig(FSDP2LoggingOnlyGradientClipperConfig):
@@ -88,9 +105,11 @@ class FSDP2GradientClipperConfig(FSDP2LoggingOnlyGradientClipperConfig):
 
 
 class FSDP1LoggingOnlyGradientClipperConfig(ComponentConfig):
-    """Fields of `fsdp1_logging_only`; `model_parts` is another name of `wrapped_model`."""
+    """Fields of `fsdp1_logging_only`."""
 
-    model_parts: PydanticPytorchModuleType = Field(validation_alias=AliasChoices("wrapped_model", "model_parts"))
+    model_parts: PydanticPytorchModuleType = Field(
+        validation_alias=AliasChoices("wrapped_model", "model_parts"), description="the model as it is trained"
+    )
     norm_type: NormType
 
 

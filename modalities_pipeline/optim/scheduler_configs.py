@@ -9,10 +9,11 @@ from modalities_pipeline.config.pydantic_if_types import PydanticOptimizerIFType
 from modalities_pipeline.config.unbuilt import Unbuilt
 from modalities_pipeline.optim.configs import AdamOptimizerConfig
 
+_Optimizer = Annotated[PydanticOptimizerIFType, Field(description="whose learning rate is set")]
 _Steps = Annotated[int, Field(strict=True, gt=0)]
 _LastEpoch = Annotated[int, Field(strict=True, ge=-1, description="index of the last step done; -1 for a fresh run")]
-_Rate = Annotated[float, Field(strict=True, ge=0.0)]
-_PositiveFloat = Annotated[float, Field(strict=True, gt=0.0)]
+_Rate = Annotated[float, Field(strict=True, ge=0.0, allow_inf_nan=False)]
+_PositiveFloat = Annotated[float, Field(strict=True, gt=0.0, allow_inf_nan=False)]
 _Fraction = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
 _PositiveFraction = Annotated[float, Field(strict=True, gt=0.0, le=1.0)]
 
@@ -20,23 +21,23 @@ _PositiveFraction = Annotated[float, Field(strict=True, gt=0.0, le=1.0)]
 class DummyLRSchedulerConfig(ComponentConfig):
     """Fields of `dummy_lr`."""
 
-    optimizer: PydanticOptimizerIFType
+    optimizer: _Optimizer
 
 
 class StepLRSchedulerConfig(ComponentConfig):
     """Fields of `step_lr`."""
 
-    optimizer: PydanticOptimizerIFType
-    step_size: _Steps
-    gamma: Annotated[_Rate, Field(examples=[0.1])]
+    optimizer: _Optimizer
+    step_size: Annotated[_Steps, Field(description="steps with the same rate")]
+    gamma: Annotated[_Rate, Field(examples=[0.1], description="the rate is multiplied by it after so many steps")]
     last_epoch: _LastEpoch = -1
 
 
 class ConstantLRSchedulerConfig(ComponentConfig):
     """Fields of `constant_lr`."""
 
-    optimizer: PydanticOptimizerIFType
-    factor: _Fraction
+    optimizer: _Optimizer
+    factor: Annotated[_Fraction, Field(description="of the optimizer's rate, at first")]
     total_iters: Annotated[_Steps, Field(description="steps with the factor")]
     last_epoch: _LastEpoch = -1
 
@@ -44,9 +45,9 @@ class ConstantLRSchedulerConfig(ComponentConfig):
 class LinearLRSchedulerConfig(ComponentConfig):
     """Fields of `linear_lr`."""
 
-    optimizer: PydanticOptimizerIFType
-    start_factor: Annotated[_PositiveFraction, Field(examples=[0.1])]
-    end_factor: Annotated[_Fraction, Field(examples=[1.0])]
+    optimizer: _Optimizer
+    start_factor: Annotated[_PositiveFraction, Field(examples=[0.1], description="of the optimizer's rate, at first")]
+    end_factor: Annotated[_Fraction, Field(examples=[1.0], description="of the optimizer's rate, in the end")]
     total_iters: Annotated[_Steps, Field(description="steps from the one factor to the other")]
     last_epoch: _LastEpoch = -1
 
@@ -54,50 +55,66 @@ class LinearLRSchedulerConfig(ComponentConfig):
 class OneCycleLRSchedulerConfig(ComponentConfig):
     """Fields of `onecycle_lr`; the length is `total_steps`, or `epochs` times `steps_per_epoch`."""
 
-    optimizer: PydanticOptimizerIFType
-    max_lr: Annotated[_PositiveFloat | list[_PositiveFloat], Field(examples=[1e-4])]
-    total_steps: Annotated[_Steps | None, Field(examples=[1000])] = None
+    optimizer: _Optimizer
+    max_lr: Annotated[
+        _PositiveFloat | list[_PositiveFloat],
+        Field(examples=[1e-4], description="the highest rate; a list: of each group of parameters"),
+    ]
+    total_steps: Annotated[_Steps | None, Field(examples=[1000], description="length of the schedule")] = None
     epochs: _Steps | None = None
     steps_per_epoch: _Steps | None = None
     pct_start: Annotated[
         _PositiveFraction, Field(examples=[0.01], description="part of the steps in which the rate rises")
     ]
     anneal_strategy: Literal["cos", "linear"]
-    cycle_momentum: bool = False
+    cycle_momentum: Annotated[bool, Field(description="whether the momentum falls while the rate rises")] = False
     base_momentum: _PositiveFloat | list[_PositiveFloat] = 0.85
     max_momentum: _PositiveFloat | list[_PositiveFloat] = 0.95
     div_factor: Annotated[_PositiveFloat, Field(examples=[10.0], description="the first rate is max_lr divided by it")]
     final_div_factor: Annotated[_PositiveFloat, Field(description="the last rate is the first one divided by it")]
-    three_phase: bool = False
+    three_phase: Annotated[bool, Field(description="whether the rate falls as long as it rose, then to the last")] = (
+        False
+    )
     last_epoch: _LastEpoch = -1
 
     @model_validator(mode="after")
     def _check_length(self) -> Self:
         if self.total_steps is None and (self.epochs is None or self.steps_per_epoch is None):
             raise ValueError("give total_steps, or both epochs and steps_per_epoch")
+        if self.total_steps is not None:
+            num_steps, of_what = self.total_steps, "total_steps"
+        else:
+            num_steps, of_what = (self.epochs or 0) * (self.steps_per_epoch or 0), "epochs times steps_per_epoch"
+        if self.pct_start * num_steps == 1:  # torch divides by the steps between the first and the highest rate
+            message = (
+                f"{self.pct_start} of {of_what} ({num_steps}) is a single step, in which no rate can rise; raise it"
+            )
+            raise_at_keys(self, [("pct_start", message)])
         return self
 
 
 class CosineAnnealingLRSchedulerConfig(ComponentConfig):
-    """Fields of `cosine_annealing_lr`; `t_max` may also be written as torch does, `T_max`."""
+    """Fields of `cosine_annealing_lr`."""
 
-    optimizer: PydanticOptimizerIFType
+    optimizer: _Optimizer
     t_max: _Steps = Field(validation_alias=AliasChoices("t_max", "T_max"), description="steps down to eta_min")
-    eta_min: Annotated[_Rate, Field(examples=[1e-5])]
+    eta_min: Annotated[_Rate, Field(examples=[1e-5], description="the last learning rate")]
     last_epoch: _LastEpoch = -1
 
 
 class LinearWarmupCosineAnnealingLRSchedulerConfig(ComponentConfig):
     """Fields of `linear_warmup_cosine_annealing_lr`."""
 
-    optimizer: PydanticOptimizerIFType
-    warmup_steps: Annotated[_Steps, Field(examples=[100])]
+    optimizer: _Optimizer
+    warmup_steps: Annotated[_Steps, Field(examples=[100], description="steps from initial_lr up to max_lr")]
     total_steps: Annotated[
         _Steps, Field(examples=[1000], description="warm-up included; after them the rate stays at final_lr")
     ]
-    initial_lr: Annotated[_Rate, Field(examples=[0.0])]
-    final_lr: Annotated[_Rate, Field(examples=[1e-5])]
-    max_lr: Annotated[_Rate, Field(examples=[1e-4], description="has to be the optimizer's lr")]
+    initial_lr: Annotated[_Rate, Field(examples=[0.0], description="the first learning rate")]
+    final_lr: Annotated[_Rate, Field(examples=[1e-5], description="the last learning rate")]
+    max_lr: Annotated[
+        _Rate, Field(examples=[1e-4], description="the highest learning rate; has to be the optimizer's lr")
+    ]
     last_epoch: _LastEpoch = -1
 
     @model_validator(mode="after")

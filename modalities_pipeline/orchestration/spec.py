@@ -166,6 +166,7 @@ def load_pipeline_spec(path: Path | None = None) -> PipelineSpec:
     spec._base_dir = path.parent
     for name, experiment in spec.experiments.items():
         _connect(experiment, ("experiments", name, "overrides"), document)
+    faults += _nested_override_faults(spec, document)
     faults += _training_config_faults(spec)
     raise_faults(faults)
     return spec
@@ -176,6 +177,16 @@ def _connect(experiment: ExperimentSpec, overrides: KeyPath, document: ConfigDoc
     experiment._origins = {key: document.origin((*overrides, key)) for key in experiment.overrides}
     plugins = self_contained_data(document).get("plugins") or []
     experiment._plugins = tuple((plugin, document.origin(("plugins", index))) for index, plugin in enumerate(plugins))
+
+
+def _nested_override_faults(spec: PipelineSpec, document: ConfigDocument) -> Iterator[Fault]:
+    """Overrides that would replace a whole component by a part of one."""
+    for name, experiment in spec.experiments.items():
+        for key, value in experiment.overrides.items():
+            if isinstance(value, dict) and "component_key" not in value and value.keys() & {"config", "variant_key"}:
+                where: KeyPath = ("experiments", name, "overrides", key)
+                what = f"would replace all of {key}; write each value with a dotted key, as in {key}.config.NAME: VALUE"
+                yield Fault(where, what, document.origin(where))
 
 
 def _training_config_faults(spec: PipelineSpec) -> Iterator[Fault]:

@@ -16,7 +16,7 @@ from modalities_pipeline.config.pydantic_if_types import (
     PydanticSteppableProfilerIFType,
 )
 
-_NumSteps = Annotated[int, Field(strict=True, ge=0)]
+_NumSteps = Annotated[int, Field(ge=0)]
 
 
 class ModalitiesProfilerActivity(StrEnum):
@@ -50,10 +50,10 @@ class SteppableProfilerConfig(ComponentConfig):
 
     num_wait_steps: Annotated[_NumSteps, Field(description="steps at the beginning that are left out")]
     num_warmup_steps: Annotated[_NumSteps, Field(description="steps after them that are not kept")]
-    num_active_steps: Annotated[int, Field(strict=True, ge=1, description="steps after them that are recorded")]
+    num_active_steps: Annotated[int, Field(ge=1, description="steps after them that are recorded")]
     tracked_ranks: Annotated[
-        Annotated[list[Annotated[int, Field(strict=True, ge=0)]], Field(min_length=1)] | None,
-        Field(description="ranks that record and write files; null: all"),
+        list[Annotated[int, Field(strict=True, ge=0)]] | None,
+        Field(description="ranks that record and write files; null: all; []: none"),
     ] = None
 
 

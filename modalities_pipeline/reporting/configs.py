@@ -23,9 +23,9 @@ class RichProgressSubscriberConfig(ComponentConfig):
     eval_dataloaders: Annotated[
         list[PydanticLLMDataLoaderIFType] | None, Field(description="each gets a bar of its own")
     ] = None
-    train_dataloader_tag: str
-    num_seen_steps: Annotated[int, Field(strict=True, ge=0)]
-    num_target_steps: Annotated[int, Field(strict=True, gt=0)]
+    train_dataloader_tag: Annotated[str, Field(description="name of the bar of the training")]
+    num_seen_steps: Annotated[int, Field(strict=True, ge=0, description="where the bar begins")]
+    num_target_steps: Annotated[int, Field(strict=True, gt=0, description="where the bar ends")]
     global_rank: Rank
 
 
@@ -57,10 +57,10 @@ class WandbMode(enum.Enum):
 class WandBResultSubscriberConfig(ComponentConfig):
     """Fields of the results subscriber `wandb`; the experiment id is also that of the wandb run."""
 
-    global_rank: Rank
-    entity: str | None = None
-    project: str
-    experiment_id: str
-    mode: Annotated[WandbMode, ByName()]
+    global_rank: Annotated[int, Field(ge=0, description="of this process; only rank 0 reports")]
+    entity: Annotated[str | None, Field(description="user or team; null: that of the login")] = None
+    project: Annotated[str, Field(description="where wandb lists the run")]
+    experiment_id: Annotated[str, Field(description="name of the run")]
+    mode: Annotated[WandbMode, ByName(), Field(description="to the server, into a folder, or nowhere")]
     directory: Annotated[Path, Field(description="where wandb keeps its files")]
     config_file_path: Annotated[Path, Field(description="stored with the run")]

@@ -86,10 +86,14 @@ def _newest_runs(exp_root: Path, world_size: int | None) -> dict[RunFolder, Path
 def _run_folders(exp_root: Path) -> Iterator[RunFolder]:
     """All folders that are named like those of runs and hold a config, but none within another."""
     for place, names, _ in os.walk(exp_root):
-        folder = parse_run_folder(Path(place))
-        if folder is not None and _sweep_configs(folder.path):
+        folder, has_config = parse_run_folder(Path(place)), bool(_sweep_configs(Path(place)))
+        if folder is not None and has_config:
             names.clear()
             yield folder
+        elif folder is not None:
+            logger.warning("%s is passed over: there is no config of a sweep in it.", place)
+        elif has_config:
+            logger.warning("%s is passed over: its name is not HASH_TIME, as prepare_sweep_configs gives it.", place)
 
 
 def _sweep_configs(folder: Path) -> list[Path]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 _TIME_FORMAT = "%Y-%m-%d__%H-%M-%S"
-_RUN_FOLDER = re.compile(r"(?P<hash>[0-9a-f]{8,64})_(?P<time>\d{4}-\d\d-\d\d__\d\d-\d\d-\d\d)")
+_RUN_FOLDER = re.compile(r"(?P<hash>[a-zA-Z0-9]+)_(?P<time>\d{4}-\d\d-\d\d__\d\d-\d\d-\d\d)")
 
 
 @dataclasses.dataclass(frozen=True)

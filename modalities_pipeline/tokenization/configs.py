@@ -6,7 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.config.component import ComponentConfig, raise_at_keys
+from modalities_pipeline.config.input_paths import MustExist
 
 logger = logging.getLogger(__name__)
 
@@ -15,7 +16,9 @@ class PreTrainedHFTokenizerConfig(ComponentConfig):
     """Fields of `pretrained_hf_tokenizer`; `max_length` alone, without truncation or padding, has no effect."""
 
     pretrained_model_name_or_path: Annotated[
-        str, Field(description="folder with tokenizer.json, or name of a model of the Hugging Face hub")
+        str,
+        MustExist(may_be_name=True),
+        Field(description="folder with tokenizer.json, or name of a model of the Hugging Face hub"),
     ]
     max_length: Annotated[Annotated[int, Field(strict=True, ge=0)] | None, Field(description="in tokens")] = None
     truncation: Annotated[
@@ -34,16 +37,18 @@ class PreTrainedHFTokenizerConfig(ComponentConfig):
 class PreTrainedSPTokenizerConfig(ComponentConfig):
     """Fields of `pretrained_sp_tokenizer`.
 
-    Earlier versions of Modalities had `padding`, `truncation` and `max_length`, too. SentencePiece neither pads nor
-    cuts, so only values that ask for neither are accepted; they are not passed on.
+    Earlier versions of Modalities had `padding`, `truncation` and `max_length`, too. A SentencePiece tokenizer never
+    pads or cuts, so they have no effect, and are not passed on; where a text would have been cut, they are refused.
     """
 
-    tokenizer_model_file: Annotated[str, Field(description="a SentencePiece .model file")]
+    tokenizer_model_file: Annotated[str, MustExist(), Field(description="a SentencePiece .model file")]
     padding: Annotated[
-        Literal[False, "do_not_pad"] | None, Field(exclude=True, description="of old configs, changes nothing")
+        Literal[False, True, "longest", "max_length", "do_not_pad"] | None,
+        Field(exclude=True, description="of old configs, changes nothing"),
     ] = None
     truncation: Annotated[
-        Literal[False, "do_not_truncate"] | None, Field(exclude=True, description="of old configs, changes nothing")
+        Literal[False, True, "do_not_truncate"] | None,
+        Field(exclude=True, description="of old configs, changes nothing"),
     ] = None
     max_length: Annotated[
         Annotated[int, Field(strict=True, ge=0)] | None,
@@ -52,6 +57,9 @@ class PreTrainedSPTokenizerConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def _tell_what_changes_nothing(self) -> Self:
+        if self.truncation is True and self.max_length is not None:
+            message = "a SentencePiece tokenizer never pads or cuts, so no text is cut at max_length; leave the key out"
+            raise_at_keys(self, [("truncation", message)])
         given = sorted(self.model_fields_set - {"tokenizer_model_file"})
         if given:
             _warn_once(", ".join(given))
@@ -61,4 +69,7 @@ class PreTrainedSPTokenizerConfig(ComponentConfig):
 @functools.cache
 def _warn_once(keys: str) -> None:
     """A config is validated when it is checked and again when it is built; one warning is enough."""
-    logger.warning("tokenizer/pretrained_sp_tokenizer: %s of old configs changes nothing. Leave it out.", keys)
+    logger.warning(
+        "tokenizer/pretrained_sp_tokenizer: %s: no effect, a SentencePiece tokenizer never pads or cuts. Leave it out.",
+        keys,
+    )

@@ -98,9 +98,11 @@ mfu_calcluator: {{}}
 
 def test_what_is_missing_here_is_a_note_and_no_fault():
     report = check_config(CONFIGS / "train_tiny_cpu.yaml", world_size=2)
-    assert [note.message for note in report.notes] == [
-        "not checked, because outputs/train/merged_pbin/merged.pbin does not exist here"
-    ] * len(report.notes)
+    assert {note.message.partition("; the value")[0] for note in report.notes} == {
+        "not checked, because outputs/train/merged_pbin/merged.pbin does not exist here",
+        "outputs/train/merged_pbin/merged.pbin does not exist here",
+        "outputs/validation/merged_pbin/merged.pbin does not exist here",
+    }
     assert report.training_report is None, "its numbers come from the data"
 
 
@@ -252,6 +254,107 @@ def test_unused_sections_are_noted(check):
     notes = [str(note).partition("config.yaml:")[2] for note in report.notes if note.key_path[:1] == ("old_loss",)]
     assert notes[0] == "2:1: old_loss: nothing uses this section"
     assert "unknown variant_key 'nce_los'" in notes[1]
+
+
+BASE = f"extends: {CONFIGS / 'train_tiny_cpu.yaml'}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("optimzer: {config: {lr: 1}}", "optimzer: nothing uses this key; did you mean 'optimizer'?"),
+        ("settngs: {}", "settngs: nothing uses this key; did you mean 'settings'?"),
+        ("extend: base.yaml", "extend: nothing uses this key; did you mean 'extends'?"),
+        ("plugin: []", "plugin: nothing uses this key; did you mean 'plugins'?"),
+    ],
+)
+def test_a_slip_in_a_top_level_key_is_a_fault(check, text, message):
+    """B077: a config that extends a complete one would otherwise be run without the change."""
+    assert _messages(check(f"{BASE}{text}\n")) == [f"2:1: {message}"]
+
+
+def test_other_top_level_keys_that_nothing_uses_are_noted(check):
+    text = "width: 3\nread: {x: 1}\nshared: &a {num_workers: 0}\nsweep: {lr: [1]}\n"
+    uses = "train_dataloader: {config: {<<: *a}}\nloss_fn: {config: {target_key: '${oc.select:read.y,target_ids}'}}\n"
+    report = check(BASE + text + uses)
+    notes = [str(note).partition("config.yaml:")[2] for note in report.notes]
+    assert [note for note in notes if "nothing uses" in note] == ["2:1: width: nothing uses this key"]
+
+
+def test_a_slip_in_a_file_of_parts_is_a_fault(check):
+    assert _messages(check(f"extend: base.yaml\na: {THING}\n", registry=OWN)) == [
+        "1:1: extend: nothing uses this key; did you mean 'extends'?"
+    ]
+
+
+def test_a_file_without_components_is_not_taken_for_a_checked_one(check):
+    report = check("a: {b: 1}\n")
+    assert report.is_ok
+    assert [note.message for note in report.notes] == [
+        "nothing in this file is a component, so there was nothing to check"
+    ]
+
+
+def test_what_cannot_be_built_is_told_in_the_last_line(check):
+    planned = Registry([ComponentEntity("thing", name, None, _Config) for name in ("plain", "other")])
+    report = check(f"a: {THING}\nb: {THING}\nc: {THING.replace('plain', 'other')}\n", registry=planned)
+    assert report.is_ok
+    assert report.text().endswith(
+        "config.yaml: valid, but this version cannot build thing/plain and thing/other (see the notes) "
+        "(checked as: parts)"
+    )
+
+
+def test_a_missing_section_is_one_fault(check):
+    report = check(f"{BASE}settings: !remove\n", kind="training")
+    (fault,) = [fault for fault in report.faults if "settings" in str(fault.key_path[:1])]
+    assert "there is no 'settings'; used by " in fault.message
+    assert not any("refers to nothing" in fault.message for fault in report.faults)
+
+
+@pytest.mark.parametrize("section", ["optimizer", "train_dataset"])
+def test_data_in_the_place_of_a_component_are_told_where_they_stand(section):
+    report = check_config(CONFIGS / "train_base.yaml", overrides=[parse_override(f"{section}=foo")])
+    wrong = [str(fault) for fault in report.faults if "has to be a component" in fault.message]
+    assert len(wrong) == 1
+    assert wrong[0].startswith(f"--set: {section}: has to be a component (")
+
+
+def test_a_fault_of_a_copy_alone_is_told_beside_that_of_its_original(check):
+    text = "optimizer: {config: {lr: -1}}\nlr_scheduler: {config: {warmup_steps: '${optimizer.config.lr}'}}\n"
+    messages = _messages(check(BASE + text))
+    assert messages[0] == "2:22: optimizer.config.lr: has to be at least 0.0 (given: -1)"
+    assert messages[1].startswith("3:25: lr_scheduler.config.warmup_steps: has to be ")
+
+
+def test_text_that_looks_like_a_number_is_noted(check):
+    notes = [str(note).partition("config.yaml:")[2] for note in check(f"{BASE}settings: {{x: 1:30}}\n").notes]
+    assert (
+        "2:12: settings.x: 1:30 is read as text; other YAML readers take it for the number 90. Put it in quotes"
+        in notes
+    )
+
+
+def test_a_plugin_that_cannot_be_loaded_is_one_fault(check):
+    plugin = "plugins: [{component_key: model, variant_key: mine, component_path: 'no_such_module_here:X'}]\n"
+    report = check(
+        plugin + "".join(f"{key}: {{component_key: model, variant_key: mine, config: {{}}}}\n" for key in "ab")
+    )
+    assert len(report.faults) == 1
+    assert report.faults[0].key_path == ("plugins", 0, "component_path")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("eid_x-seen_steps_3", None),
+        ("folder", "'seen_steps_<number>' has to be in the name of a checkpoint exactly once"),
+    ],
+)
+def test_the_name_of_a_checkpoint_is_checked_although_it_is_not_there(check, name, message):
+    component = "{component_key: number_conversion, variant_key: num_seen_steps_from_checkpoint_path, config: "
+    report = check(f"a: {component}{{checkpoint_path: /nowhere/{name}}}}}\n")
+    assert [fault.message.startswith(message) for fault in report.faults] == ([True] if message else [])
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,15 @@ def test_what_a_component_refuses_comes_with_its_place(build):
     assert isinstance(error.__cause__, ValueError)
 
 
+@pytest.mark.parametrize(
+    ("size", "what"),
+    [(405, "PermissionError: [Errno 13] Permission denied: '/x'"), (406, "SystemExit: no more")],
+)
+def test_a_component_that_fails_at_files_or_ends_the_program_is_named(build, size, what):
+    error = _error(build, HEAD + f"first: {_thing(f'size: {size}')}\n")
+    assert str(error).endswith(f"config.yaml:2:1: first: thing/plain cannot be built: {what}")
+
+
 def test_errors_of_ours_keep_their_kind(build, tmp_path):
     with pytest.raises(DatasetNotFoundError, match=r"config.yaml:2:1: first: there are no data$"):
         build(HEAD + f"first: {_thing('size: 404')}\n")

@@ -98,7 +98,7 @@ def test_scalars_are_what_they_look_like(write, text, value):
         ),
         (
             "seed: -08",
-            "config.yaml:1:7: -08 could mean two numbers (8); write it without leading zeros, or in quotes if it is "
+            "config.yaml:1:7: -08 begins with a 0 too many; write it without leading zeros, or in quotes if it is "
             "text.",
         ),
         (
@@ -115,17 +115,26 @@ def test_numbers_that_may_mean_something_else_are_refused(write, text, message):
     assert _message(write(text)) == message
 
 
-def test_a_sexagesimal_number_is_text_with_a_warning(write):
-    """B076: `1:30` would be 90 for other readers of YAML 1.1."""
-    message = "config.yaml:2:7: 1:30 is read as text; other YAML readers take it for the number 90. Put it in quotes."
-    with pytest.warns(UserWarning, match="1:30") as caught:
-        assert load_yaml(write("a: 1\ntime: 1:30\n")).data["time"] == "1:30"
-    assert [str(warning.message) for warning in caught] == [message]
+@pytest.mark.parametrize(
+    ("word", "note"),
+    [
+        ("1:30", "1:30 is read as text; other YAML readers take it for the number 90. Put it in quotes"),
+        ("inf", "inf is read as text; the number is written with a dot (.inf, -.inf, .nan). Put the text in quotes"),
+        ("-NaN", "-NaN is read as text; the number is written with a dot (.inf, -.inf, .nan). Put the text in quotes"),
+    ],
+)
+def test_text_that_looks_like_a_number_is_noted(write, word, note, caplog):
+    """B076: `1:30` would be 90 for other readers of YAML 1.1; `inf` is no number for any."""
+    path = write(f"a: 1\ntimes: [{word}]\n")
+    document = load_yaml(path)
+    assert document.data["times"] == [word]
+    assert document.text_notes == {("times", 0): note}
+    load_app_config_dict(path)
+    assert caplog.messages == [f"config.yaml:2:9: {note}"]
 
 
-def test_ordinary_text_with_colons_gives_no_warning(write, recwarn):
-    load_yaml(write("a: '1:30'\nb: cuda:0\nc: http://x:80\nd: 1:99\n"))
-    assert not recwarn.list
+def test_ordinary_text_with_colons_gives_no_note(write):
+    assert not load_yaml(write("a: '1:30'\nb: cuda:0\nc: http://x:80\nd: 1:99\ne: 'inf'\nf: info\n")).text_notes
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,47 @@ def test_two_files_may_extend_the_same_one(write):
     assert load_config(path).data == {"a": {"x": 1, "y": 2, "z": 3}, "plugins": ["p"]}
 
 
+def test_a_file_that_is_listed_behind_one_that_extends_it_is_refused(write):
+    """It stands below that one already, so the list would not mean what it says."""
+    files = {"x1": "v: 1", "x2": "extends: x1.yaml\nv: 2", "x3": "extends: x2.yaml"}
+    assert _message(write(**files, top="extends: [x3.yaml, x1.yaml]")) == (
+        "top.yaml:1:20: extends: x1.yaml has no effect here, because x3.yaml, which stands before it, extends it; "
+        "put it first, or leave it out."
+    )
+    assert load_config(write(**files, top="extends: [x1.yaml, x3.yaml]")).data == {"v": 2}
+
+
+@pytest.mark.parametrize(
+    ("base", "overlay", "merged"),
+    [
+        (
+            "norm: {norm_type: rms_norm, config: {ndim: 1}}",
+            "norm: {norm_type: layer_norm, config: {eps: 1}}",
+            {"norm_type": "layer_norm", "config": {"eps": 1}},
+        ),
+        (
+            "norm: {type_hint: A, config: {x: 1}}",
+            "norm: {type_hint: A, config: {y: 1}}",
+            {"type_hint": "A", "config": {"x": 1, "y": 1}},
+        ),
+        (
+            "norm: {ac_variant: full, ac_fun_params: {f: 1}, x: 1}",
+            "norm: {ac_variant: none}",
+            {"ac_variant": "none", "x": 1},
+        ),
+    ],
+)
+def test_what_depends_on_a_key_that_changes_is_not_inherited(write, base, overlay, merged):
+    assert load_config(write(base=base, top=f"extends: base.yaml\n{overlay}")).data["norm"] == merged
+
+
+@pytest.mark.parametrize("key", ["extends", "plugins", "plugins.0.component_path"])
+def test_what_is_read_before_anything_is_set_cannot_be_set(write, key):
+    message = _message(write(top="plugins: [{component_path: x}]"), parse_override(f"{key}=x"))
+    assert message.startswith(f"--set: {key}: cannot be set, because ")
+    assert "write a file that extends" in message
+
+
 def test_a_chain_of_diamonds_is_read_in_no_time(write):
     files = {"f0": "a: 0"}
     for number in range(1, 25):
@@ -175,6 +216,8 @@ def test_load_yaml_leaves_extends_alone(write):
         ("extends: {a: 1}", "top.yaml:1:1: extends: has to be the path of a YAML file, or a list of such."),
         ("extends: [1]", "top.yaml:1:11: extends: has to be the path of a YAML file, or a list of such."),
         ("extends:", "top.yaml:1:1: extends: has to be the path of a YAML file, or a list of such."),
+        ("extends: []", "top.yaml:1:1: extends: is an empty list; name a YAML file, or leave the key out."),
+        ("extends: .", "top.yaml:1:1: extends: . is a folder; name a YAML file in it."),
         ("extends: ${a}.yaml", "top.yaml:1:1: extends: cannot hold ${...}; write the path itself."),
         (
             "extends: base.yaml\noptimizer:\n  confg: !remove",

@@ -179,3 +179,17 @@ def test_types_that_pydantic_does_not_know_are_not_checked():
 
     config = config_of(build)
     assert config.model_validate({"size": 1, "anything": object()}).maybe is None
+
+
+def test_a_plugin_that_ends_the_program_is_a_fault(plug, tmp_path):
+    (tmp_path / "my_exit.py").write_text("import sys\nsys.exit(3)\n", encoding="utf-8")
+    registry, (line,) = plug(_entry(component_path="my_exit.py:X"))
+    assert line.startswith("2:")
+    assert "plugins.0.component_path: my_exit.py cannot be imported: SystemExit: 3" in line
+    assert registry.is_broken("scaler", "mine")
+
+
+@pytest.mark.parametrize("entry", [{"component_path": "x.py"}, {"unknown_key": "1"}])
+def test_a_faulty_entry_causes_no_faults_where_it_is_used(plug, entry):
+    registry, _ = plug(_entry(**entry))
+    assert registry.is_broken("scaler", "mine")

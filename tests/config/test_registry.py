@@ -162,6 +162,19 @@ def test_what_is_known_by_its_config_only_is_not_built():
         registry.get_component("thing", "later")
 
 
+@pytest.mark.parametrize("config_type", [dict, None, 3])
+def test_a_config_type_that_is_no_model_is_refused_at_once(config_type):
+    with pytest.raises(ConfigError, match="thing/one: the config type has to be a subclass of pydantic's BaseModel"):
+        Registry([]).add_entity("thing", "one", dict, config_type)
+
+
+def test_nothing_is_said_of_variants_whose_fault_is_told_elsewhere():
+    registry = Registry([])
+    registry.add_broken("thing", "one")
+    assert registry.is_broken("thing", "one")
+    assert not registry.is_broken("thing", "two")
+
+
 @pytest.mark.usefixtures("_no_warning_given")
 def test_entities_can_be_added_and_replaced(caplog):
     registry = Registry([ComponentEntity("thing", "one", dict, _Config)])

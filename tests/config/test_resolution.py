@@ -369,3 +369,38 @@ def test_a_config_of_400_lines_is_resolved_in_40_ms(read, other):
         assert not list(resolve(document, CHECK).unresolved())
         durations.append(time.process_time() - start)
     assert min(durations) < 0.04
+
+
+def test_texts_that_grow_by_references_are_limited(read):
+    """Ten times ten times ...: eight short lines would make a gigabyte."""
+    lines = ["a0: xxxxxxxxxx", *(f"a{n}: '{f'${{a{n - 1}}}' * 10}'" for n in range(1, 12))]
+    resolved = read("\n".join(reversed(lines)))
+    reasons = {key_path[0]: failure.reason for key_path, failure in resolved.unresolved()}
+    assert "a11" in reasons
+    assert all("make the config far too large" in reason for reason in reasons.values())
+    assert len(resolved.data["a4"]) == 10**5
+
+
+@pytest.mark.parametrize("reference", ["a.b.c", "a[b].c"])
+def test_a_very_long_reference_is_answered_at_once(read, reference):
+    start = time.process_time()
+    resolved = read(f"a: '${{{reference}{'.d' * 50_000}}}'\nother: ${{oc.select:b}}\nb: 1\n")
+    assert time.process_time() - start < 2
+    assert resolved.data["other"] == 1
+    assert resolved.data["a"].reason.startswith("${a")
+    assert resolved.data["a"].reason.endswith("...} refers to nothing: there is no 'b' in 'a'")
+
+
+def test_a_mapping_whose_keys_look_alike_is_named(read):
+    resolved = read("a: {b: {1: 2, '1': 3}}\nc: ${oc.select:d}\n")
+    assert resolved.data["c"].reason.startswith("in 'a.b', '1' is a key twice, as a text and as a number;")
+
+
+@pytest.mark.parametrize("text", ["a: ${..a}", "a: ${.....z}"])
+def test_too_many_dots_are_told(read, text):
+    assert "leads above the top level; it has too many dots" in read(text).data["a"].reason
+
+
+def test_a_circle_of_neighbours_is_told_with_its_way(read):
+    resolved = read("j: {k: '${.l}', l: '${.k}'}")
+    assert resolved.data["j"]["k"].reason == "it refers to itself in a circle: j.l -> j.k -> j.l"

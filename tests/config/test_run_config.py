@@ -38,9 +38,27 @@ def test_a_config_is_prepared_and_resolved(config):
     assert run.resolved.data["app_state"]["variant_key"] == "raw"
     assert "app_state" not in run.given.data
     assert [str(note) for note in run.found] == [
-        f"{config}:3:1: optimizer: there is no app_state; it is made of model_raw, optimizer"
+        f"{config}:3:1: optimizer: there is no app_state; it is made of model_raw, optimizer",
+        f"{config}:1:12: settings.step_profile: there is no dp_degree; it is the number of processes",
     ]
     assert run.resumed_from is None
+
+
+def test_a_config_that_is_profiled_gets_no_notes_on_what_a_training_ignores(config):
+    with config.open("a") as file:
+        file.write("profiler: {component_key: steppable_profiler, variant_key: no_profiler, config: {}}\n")
+        file.write("mfu_calculator: {}\nsteppable_component: {}\n")
+    run = resolve_run_config(load_config(config), CONTEXT)
+    assert run.found == ()
+    assert run.resolved.data["settings"]["cuda_env"]["world_size"] == 1
+
+
+def test_a_sweep_is_not_run_before_its_lists_are_combined(config):
+    with config.open("a") as file:
+        file.write("sweep: {lr: [1, 2]}\n")
+    [fault] = [fault for fault in resolve_run_config(load_config(config), CONTEXT).found if not fault.is_note]
+    assert str(fault).startswith(f"{config}:10:1: sweep: holds lists")
+    assert "`modalities-pipeline benchmark prepare_sweep_configs`" in fault.message
 
 
 def test_what_the_training_does_not_use_is_noted_where_it_stands(config):

@@ -1,6 +1,7 @@
 """Small components for the tests of the factory and of the check: they count how many of them were built."""
 
 import enum
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -27,6 +28,10 @@ class Thing:
             raise ValueError("13 brings bad luck")
         if size == 404:
             raise DatasetNotFoundError("there are no data")
+        if size == 405:
+            raise PermissionError(13, "Permission denied", "/x")
+        if size == 406:
+            sys.exit("no more")
         if size == 500:
             raise RuntimeError("out of memory")
         built.append(self)

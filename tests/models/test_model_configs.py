@@ -31,6 +31,10 @@ ROTARY = {
 }
 
 
+def _rotary(**changes: int) -> dict:
+    return {**ROTARY, "config": {**ROTARY["config"], **changes}}
+
+
 def _locations(config_type: type[BaseModel], fields: dict) -> list[tuple[str | int, ...]]:
     with pytest.raises(ValidationError) as caught:
         config_type.model_validate(fields)
@@ -46,6 +50,12 @@ def _locations(config_type: type[BaseModel], fields: dict) -> list[tuple[str | i
         ({"ffn_hidden": 100}, r"ffn_hidden\n.*100 is not divisible by 128"),
         ({"poe_type": "ABSOLUTE"}, "has to be NOPE with a RotaryTransform, not ABSOLUTE"),
         ({"attention_config": {"qkv_transforms": [ROTARY]}}, "they must be the model's n_embd"),
+        ({"attention_config": {"qkv_transforms": [_rotary(n_head=0)]}}, "they must be the model's n_embd"),
+        ({"attention_config": {"qkv_transforms": [_rotary(n_head=4, seq_length_dim=-9)]}}, "has to be -2"),
+        (
+            {"n_head_q": 128, "n_head_kv": 128, "attention_config": {"qkv_transforms": [_rotary(n_head=128)]}},
+            "needs heads of even size, but theirs is 1",
+        ),
         ({"ffn_norm_config": NORM_64}, r"ffn_norm_config\n.*the norm is of size 64; it must be n_embd \(128\)"),
         ({"attention_config": {"qkv_transforms": [], "qk_norm_config": NORM_64}}, "it must be one head's"),
         ({"sequence_length": "32"}, "sequence_length"),
@@ -267,3 +277,10 @@ def test_a_model_of_hugging_face_is_chosen_by_its_class():
     assert str(config.model_name) == "Qwen/Qwen2.5-0.5B"
     with pytest.raises(ValidationError, match="'AutoModelForCausalLM' or 'AutoModelForMaskedLM'"):
         HuggingFacePretrainedModelConfig(**fields, model_type="AutoModelForCausal")
+
+
+@pytest.mark.parametrize("changes", [{"n_head": 4}, {"n_embd": 64, "n_head": 2}, {"n_head": 4, "seq_length_dim": 2}])
+def test_a_rotation_of_the_size_of_the_models_heads_is_accepted(changes, make_gpt2_config):
+    fields = make_gpt2_config(n_head_q=4, attention_config={"qkv_transforms": [_rotary(**changes)]})
+    config = GPT2LLMConfig(**fields)
+    assert config.head_dim == 32

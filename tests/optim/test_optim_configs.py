@@ -17,7 +17,10 @@ from modalities_pipeline.optim.configs import (
     NCELossConfig,
 )
 from modalities_pipeline.optim.optimizers import get_adam_w
-from modalities_pipeline.optim.scheduler_configs import LinearWarmupCosineAnnealingLRSchedulerConfig
+from modalities_pipeline.optim.scheduler_configs import (
+    LinearWarmupCosineAnnealingLRSchedulerConfig,
+    OneCycleLRSchedulerConfig,
+)
 
 MODEL = Unbuilt("model", "gpt2", MODULE)
 ADAM_W = {
@@ -119,3 +122,30 @@ def test_steps_have_to_be_integers_and_rates_take_them():
 def test_losses_have_the_defaults_of_modalities():
     config = NCELossConfig(prediction_key1="a", prediction_key2="b")
     assert (config.is_asymmetric, config.temperature) == (True, 1.0)
+
+
+@pytest.mark.parametrize("key", ["lr", "eps", "weight_decay"])
+@pytest.mark.parametrize("value", [float("inf"), "inf", float("nan"), True])
+def test_numbers_of_optimizers_are_finite_and_no_truth_values(key, value):
+    with pytest.raises(ValidationError) as caught:
+        AdamWOptimizerConfig(**{**ADAM_W, key: value})
+    assert [error["loc"] for error in caught.value.errors()] == [(key,)]
+    assert AdamWOptimizerConfig(**{**ADAM_W, "lr": "1e-4"}).lr == 1e-4
+
+
+def test_a_norm_to_clip_at_and_rates_of_schedules_are_finite():
+    with pytest.raises(ValidationError, match="max_norm"):
+        FSDP2GradientClipperConfig(model_parts=nn.Linear(2, 2), norm_type=2, max_norm=float("inf"))
+    with pytest.raises(ValidationError, match="max_lr"):
+        LinearWarmupCosineAnnealingLRSchedulerConfig(
+            **{**WARMUP, "optimizer": _optimizer(1e-3), "max_lr": float("inf")}
+        )
+
+
+@pytest.mark.parametrize("length", [{"total_steps": 10}, {"epochs": 2, "steps_per_epoch": 5}])
+def test_a_cycle_whose_rise_is_one_step_is_refused(length):
+    fields = {"optimizer": _optimizer(1e-3), "max_lr": 1e-3, "anneal_strategy": "cos", "div_factor": 10.0}
+    fields = {**fields, "final_div_factor": 10.0, **length}
+    assert OneCycleLRSchedulerConfig(**fields, pct_start=0.2).pct_start == 0.2
+    with pytest.raises(ValidationError, match="is a single step"):
+        OneCycleLRSchedulerConfig(**fields, pct_start=0.1)

@@ -197,3 +197,10 @@ def test_plugins_are_valid_entries_and_their_files_relative_to_the_spec(write_sp
     wrong = plugin.replace("variant_key", "variant")
     faults = faults_of(write_spec(f"{SPEC}plugins: [{wrong}]\n"))
     assert any("plugins.0.variant: unknown key; did you mean 'variant_key'?" in fault for fault in faults)
+
+
+def test_an_override_of_a_part_of_a_component_has_to_be_dotted(write_spec: WriteSpec) -> None:
+    override = "    overrides: {optimizer: {config: {lr: 3}}}\n"
+    [fault, *_] = faults_of(write_spec(SPEC + override))
+    assert "experiments.tiny.overrides.optimizer: would replace all of optimizer" in fault
+    assert "optimizer.config.NAME: VALUE" in fault

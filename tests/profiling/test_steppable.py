@@ -70,7 +70,7 @@ def test_an_optimizer_without_a_loss_is_refused(model):
         ({"profiler_activities": []}, "profiler_activities"),
         ({"num_active_steps": 0}, "num_active_steps"),
         ({"num_wait_steps": -1}, "num_wait_steps"),
-        ({"tracked_ranks": []}, "tracked_ranks"),
+        ({"tracked_ranks": [-1]}, "tracked_ranks"),
         ({"num_measurements": 3}, "num_measurements"),
     ],
 )
@@ -82,6 +82,7 @@ def test_settings_of_profilers_that_make_no_sense_are_refused(changes, key):
         "output_folder_path": "out",
     }
     assert SteppableKernelProfilerConfig(**fields).tracked_ranks is None
+    assert SteppableKernelProfilerConfig(**{**fields, "tracked_ranks": [], "num_wait_steps": "2"}).num_wait_steps == 2
     with pytest.raises(ValidationError) as caught:
         SteppableKernelProfilerConfig(**{**fields, **changes})
     assert {error["loc"][0] for error in caught.value.errors()} == {key}

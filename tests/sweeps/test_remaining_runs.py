@@ -129,3 +129,23 @@ def test_a_folder_without_a_sweep_is_told(sweep, make_run):
         _list(sweep, world_size=8)
     with pytest.raises(DatasetNotFoundError, match=r"no config of a sweep in .*nowhere"):
         _list(sweep.parent / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["abc", "XYZ0123456789abcdef", "0123456789ABCDEF"])
+def test_any_hash_of_letters_and_digits_names_a_run(sweep, name):
+    config = sweep / "2" / f"{name}_{OLD}" / "config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("sweep: {a: 1}\n")
+    assert _list(sweep) == [config]
+
+
+def test_folders_that_are_passed_over_are_named(sweep, make_run, caplog):
+    run = make_run("a")
+    (run.parent.with_name("mine")).mkdir()
+    (run.parent.with_name("mine") / "config.yaml").write_text("sweep: {a: 2}\n")
+    make_run("b").unlink()
+    assert _list(sweep) == [run]
+    messages = sorted(record.getMessage() for record in caplog.records)
+    assert len(messages) == 2
+    assert f"{'b' * 16}_{OLD} is passed over: there is no config" in messages[0]
+    assert "mine is passed over: its name is not HASH_TIME" in messages[1]

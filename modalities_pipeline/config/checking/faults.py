@@ -5,13 +5,19 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from modalities_pipeline.config.interpolation.value_sources import comes_from_environment
 from modalities_pipeline.config.origins import ConfigDocument, KeyPath, Origin
 from modalities_pipeline.exceptions import ConfigError
 
 __all__ = ["ConfigFaultsError", "Fault", "fault_at", "raise_faults", "sorted_faults"]
 
-_GIVEN = re.compile(r"\(given: .*\)", re.DOTALL)
+
+# a file can hold them in quotes, as "\e"; a terminal would obey them. The lines of a message are its own
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_WHITE_SPACE = re.compile(r"[\t\n]")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return repr(match[0])[1:-1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,17 +38,18 @@ class Fault:
 
     def __str__(self) -> str:
         """ "file:line:column: a.b.c: message"."""
-        dotted_key = ".".join(map(str, self.key_path))
-        return ": ".join(str(part) for part in (self.origin, dotted_key, self.message) if part not in (None, ""))
+        dotted_key = _WHITE_SPACE.sub(_escaped, ".".join(map(str, self.key_path)))
+        parts = (self.origin, dotted_key, self.message)
+        return _CONTROL_CHARACTER.sub(_escaped, ": ".join(str(part) for part in parts if part not in (None, "")))
 
 
 def fault_at(key_path: KeyPath, message: str, document: ConfigDocument | None, is_note: bool = False) -> Fault:
     """A fault with its place in the document; a value that was read from the environment is not repeated in it."""
     if document is None:
         return Fault(key_path, message, None, is_note)
-    if "(given: " in message and comes_from_environment(document.data, key_path):
-        message = _GIVEN.sub("(given: a value from the environment)", message)
-    return Fault(key_path, message, document.origin(key_path), is_note)
+    origin, environment = document.origin(key_path), document.environment
+    shown_path = environment.masked_keys(key_path, document.origins.keys())
+    return Fault(shown_path, environment.masked_at(key_path, message), origin, is_note)
 
 
 class ConfigFaultsError(ConfigError):

@@ -1,18 +1,26 @@
 """Finds every fault of a config that shows without building anything."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
 from modalities_pipeline.config.checking.copied_faults import fold_copies
 from modalities_pipeline.config.checking.faults import Fault, fault_at
+from modalities_pipeline.config.checking.missing_values import MissingValues
 from modalities_pipeline.config.checking.node_checks import check_component_keys, check_reference_keys
 from modalities_pipeline.config.checking.static_numbers import StaticNumbers
 from modalities_pipeline.config.checking.suggestions import closest_name, suggestion
+from modalities_pipeline.config.checking.unused_keys import (
+    FILE_KEYS,
+    intended_fields,
+    keys_of_aliases,
+    keys_read,
+    slips,
+)
 from modalities_pipeline.config.checking.validation import validate_unbuilt
 from modalities_pipeline.config.checking.variables import without_variables
+from modalities_pipeline.config.input_paths import missing_paths
 from modalities_pipeline.config.nodes import has_components, is_component, is_reference
 from modalities_pipeline.config.origins import ConfigDocument, KeyPath
 from modalities_pipeline.config.registry import Registry, cannot_build, import_target
@@ -20,8 +28,7 @@ from modalities_pipeline.config.resolution import Unresolved
 from modalities_pipeline.config.unbuilt import Unbuilt
 from modalities_pipeline.exceptions import ConfigError
 
-_INTERPOLATED = re.compile(r"\$\{\s*([^\s.:\[\]{}$]+)")  # the top-level key that a `${...}` reads
-_THROUGH = " (through "  # begins the way by which a value is copied, at the end of an `Unresolved`'s reason
+_IS_MISSING = "is missing"
 
 
 class StaticCheck:
@@ -39,12 +46,14 @@ class StaticCheck:
     Attributes:
         sections: after `check_model`, the static values of the top-level keys in use; data as instances of the models
             that they are fields of, left out if they are faulty.
+        not_buildable: the components in use that this version cannot build, in the order in which they stand.
     """
 
     def __init__(
         self, data: Mapping[str, Any], registry: Registry, document: ConfigDocument | None, is_run: bool = True
     ) -> None:
         self.sections: dict[str, Any] = {}
+        self.not_buildable: dict[str, None] = {}
         self._data = data
         self._registry = registry
         self._document = document
@@ -54,14 +63,20 @@ class StaticCheck:
         self._values: dict[str, Any] = {}
         self._open: list[str] = []
         self._faults: list[Fault] = []
-        self._copied: dict[str, Fault] = {}  # cause -> first fault of a `${...}` that copies what has no value
+        self._missing = MissingValues()
+        self._references: dict[KeyPath, str] = {}  # to data, which are used where the reference stands
+        self._keys_read = keys_read(document)
+        for key_path, note in document.text_notes.items() if document else ():
+            self.add(key_path, note, is_note=True)
 
     @property
     def faults(self) -> list[Fault]:
         """What was found so far."""
-        causes = {fault.message for fault in self._faults}
-        faults = [*self._faults, *(fault for cause, fault in self._copied.items() if cause not in causes)]
-        return fold_copies(faults, self._document) if self._document else faults
+        missing = self._missing.told(self._document)
+        told_at = {fault.key_path for fault in missing}
+        others = [fault for fault in self._faults if not (fault.key_path in told_at and fault.message == _IS_MISSING)]
+        faults = [*others, *missing]
+        return fold_copies(faults, self._document, self._references) if self._document else faults
 
     def check_model(self, components_model_type: type[BaseModel]) -> None:
         """Check the top-level keys that are fields of the model, all they refer to, and what has to hold between them.
@@ -74,9 +89,10 @@ class StaticCheck:
         values = without_variables(components_model_type, values, self._document)
         self._values.update(values)
         _, faults = validate_unbuilt(components_model_type, values)
-        misspelt = self._misspelt_keys(components_model_type)
+        unused = self._unused_keys(components_model_type)
+        misspelt = intended_fields(unused, components_model_type, self._data)
         for key_path, message in faults:
-            if key_path[-1:] == key_path and message == "is missing":
+            if key_path[-1:] == key_path and message == _IS_MISSING:
                 self._add_missing(str(key_path[0]), misspelt)
             else:
                 self.add(key_path, message)
@@ -93,40 +109,34 @@ class StaticCheck:
         """Check every top-level key, as parts that are used one by one."""
         for name in self._data:
             self.top_level(name)
+        self._add_slips(self._data, ())
+        if not any(map(has_components, self._data.values())):
+            self.add((), "nothing in this file is a component, so there was nothing to check", is_note=True)
         self.sections = dict(self._values)
 
     def check_unused(self) -> None:
-        """Note which top-level components nothing uses, and what is wrong with them."""
-        misspelt = {fault.key_path for fault in self._faults}
+        """Note which top-level keys nothing uses, and what is wrong with components in them."""
+        told = {fault.key_path for fault in self._faults}
         self._has_notes_only = True
-        for name, node in self._data.items():
-            if name not in self._values and (name,) not in misspelt and has_components(node):
+        unused = [key for key in self._data if key not in self._values and (key,) not in told and key not in FILE_KEYS]
+        used_as_alias = keys_of_aliases(unused, self._document)
+        for name in unused:
+            if has_components(self._data[name]):
                 self.add((name,), "nothing uses this section")
                 self.top_level(name)
-
-    def _misspelt_keys(self, components_model_type: type[BaseModel]) -> dict[str, str]:
-        """Field that the file lacks -> top-level key that nothing uses and that is probably meant to be it."""
-        result: dict[str, str] = {}
-        for key in self._unused_keys(components_model_type):
-            free = [
-                name for name in components_model_type.model_fields if name not in self._data and name not in result
-            ]
-            intended = closest_name(key, free)
-            if intended is not None:
-                result[intended] = key
-        return result
+            elif name not in self._keys_read and name not in used_as_alias:
+                self.add((name,), "nothing uses this key")
 
     def _unused_keys(self, components_model_type: type[BaseModel]) -> list[str]:
         """Top-level keys that are no fields, that nothing refers to, and that no `${...}` reads."""
-        text = str(self._document.data) if self._document else ""
-        used = {*components_model_type.model_fields, *self._values, *_INTERPOLATED.findall(text)}
+        used = {*components_model_type.model_fields, *self._values, *self._keys_read}
         return [key for key in self._data if key not in used]
 
     def _add_missing(self, name: str, misspelt: Mapping[str, str]) -> None:
         """Add that a top-level key is missing, unless it is there, but misspelt, which is said where it stands."""
         if name not in misspelt:
             closest = closest_name(name, self._data)
-            self.add((name,), f"is missing (the file has '{closest}')" if closest else "is missing")
+            self.add((name,), f"is missing (the file has '{closest}')" if closest else _IS_MISSING)
 
     def _check_other_keys(self, components_model_type: type[BaseModel], misspelt: Mapping[str, str]) -> None:
         """Add misspelt keys and, if the model refuses other keys than its own, those as well."""
@@ -134,10 +144,18 @@ class StaticCheck:
         for name, given in misspelt.items():
             what = "is missing" if fields[name].is_required() else "is not set"
             self.add((given,), f"nothing uses this key; did you mean '{name}', which {what}?")
+        self._add_slips(
+            [key for key in self._unused_keys(components_model_type) if key not in misspelt.values()],
+            [*fields, *self._values, *(key for key in self._data if key in self._keys_read)],
+        )
         if components_model_type.model_config.get("extra") == "forbid":
             for key in self._unused_keys(components_model_type):
                 if key not in misspelt.values():
                     self.add((key,), f"unknown key{suggestion(key, fields)}")
+
+    def _add_slips(self, unused: Iterable[str], used: Iterable[str]) -> None:
+        for key, intended in slips(unused, used, self._data):
+            self.add((key,), f"nothing uses this key; did you mean '{intended}'?")
 
     def add(self, key_path: KeyPath, message: str, is_note: bool = False) -> None:
         """Add a fault, with the position of the nearest key that is there."""
@@ -170,13 +188,8 @@ class StaticCheck:
         return node
 
     def _unresolved(self, value: Unresolved, key_path: KeyPath) -> None:
-        """Add why a `${...}` has no value, once: not again where it is copied to."""
-        fault = self._fault(key_path, value.reason, is_note=not (value.is_fault or self._is_run))
-        cause, _, way = value.reason.partition(_THROUGH)
-        if way:
-            self._copied.setdefault(cause, fault)
-        else:
-            self._faults.append(fault)
+        is_note = not (value.is_fault or self._is_run)
+        self._missing.add(value, self._fault(key_path, value.reason, is_note))
 
     def _reference(self, node: dict[str, Any], key_path: KeyPath) -> Any:
         for where, message in check_reference_keys(node, self._data):
@@ -188,6 +201,8 @@ class StaticCheck:
             circle = " -> ".join([*self._open[self._open.index(target) :], target])
             self.add((*key_path, "instance_key"), f"refers to itself in a circle: {circle}")
             return Unbuilt()
+        if not is_component(self._data[target]):
+            self._references[key_path] = target
         return self.top_level(target)
 
     def _component(self, node: dict[str, Any], key_path: KeyPath) -> Any:
@@ -198,6 +213,8 @@ class StaticCheck:
         component_key, variant_key = node.get("component_key"), node.get("variant_key")
         if not isinstance(component_key, str) or not isinstance(variant_key, str):
             return Unbuilt()
+        if self._registry.is_broken(component_key, variant_key):
+            return Unbuilt()
         try:
             entity = self._registry.get_entity(component_key, variant_key)
         except ConfigError as error:
@@ -206,6 +223,8 @@ class StaticCheck:
             return Unbuilt()
         if entity.component_type is None:
             self.add(key_path, cannot_build(entity), is_note=not self._is_run)
+            if not self._has_notes_only:
+                self.not_buildable[f"{entity.component_key}/{entity.variant_key}"] = None
         unbuilt = Unbuilt(entity.component_key, entity.variant_key, entity.interface)
         if values is None:
             return unbuilt
@@ -213,6 +232,8 @@ class StaticCheck:
         validated, config_faults = validate_unbuilt(config_type, values, is_config=True)
         for where, message in config_faults:
             self.add((*key_path, "config", *where), message)
+        for field, path in missing_paths(validated) if validated is not None else ():
+            self.add((*key_path, "config", field), f"{path} does not exist here", is_note=not self._is_run)
         return self._number(unbuilt, validated, key_path)
 
     def _number(self, unbuilt: Unbuilt, config: BaseModel | None, key_path: KeyPath) -> Any:

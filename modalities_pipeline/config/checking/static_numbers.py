@@ -61,7 +61,7 @@ class StaticNumbers:
             return StaticNumber(build(**arguments))
         except (ValueError, TypeError, ZeroDivisionError, OSError) as error:
             missing = [str(path) for path in arguments.values() if isinstance(path, Path) and not path.exists()]
-            if missing and not self._is_run:
+            if missing and not self._is_run and type(error) is not ConfigError:  # that is about the path's name
                 return StaticNumber(None, f"not checked, because {missing[0]} does not exist here", is_note=True)
             message = str(error) if isinstance(error, ConfigError | OSError) else f"{type(error).__name__}: {error}"
             return StaticNumber(None, message)

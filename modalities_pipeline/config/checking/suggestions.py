@@ -6,13 +6,13 @@ from collections.abc import Iterable
 _MAX_LISTED = 30
 
 
-def closest_name(name: str, valid_names: Iterable[str]) -> str | None:
-    """The valid name that is most like `name`, None if none is."""
+def closest_name(name: str, valid_names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The valid name that is most like `name`, None if none is; `cutoff` (0 to 1) is how like it has to be."""
     names = list(valid_names)
     same_but_for_case = [valid for valid in names if valid.lower() == name.lower()]
     if same_but_for_case:
         return same_but_for_case[0]
-    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.6)), None)
+    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=cutoff)), None)
 
 
 def suggestion(name: str, valid_names: Iterable[str]) -> str:

@@ -3,9 +3,9 @@
 import functools
 import types
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError, WrapValidator, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator, create_model
 from pydantic.fields import FieldInfo
 
 from modalities_pipeline.config.checking.error_locations import models_in
@@ -18,9 +18,23 @@ FaultAt = tuple[KeyPath, str]  # where in the data, and what is wrong
 
 
 def validate_config(model: type[ModelT], values: Any) -> ModelT:
-    """The validated config of a component; unknown keys are refused even if its class says nothing about them."""
-    is_silent = model.model_config.get("extra") is None
-    return model.model_validate(values, extra="forbid" if is_silent else None)
+    """The validated config of a component; unknown keys are refused whatever its class says about them."""
+    if model.model_config.get("extra") is None:
+        return model.model_validate(values, extra="forbid")
+    return _strict(model).model_validate(values)
+
+
+@functools.cache
+def _strict(model: type[ModelT]) -> type[ModelT]:
+    """The model itself, or one of it that refuses unknown keys although its class lets them pass."""
+    if model.model_config.get("extra") == "forbid":
+        return model
+    bases = (model, cast(type[ModelT], _Strict))  # pydantic takes a setting of the last one that has it
+    return create_model(model.__name__, __base__=bases, __module__=model.__module__)
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
 
 
 def arguments_of(config: BaseModel) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from modalities_pipeline.config.interfaces import NUMBER
 from modalities_pipeline.config.unbuilt import Unbuilt
 
 _MAX_LENGTH = 80
+NO_COMPONENT = "has to be a component ("  # begins the words on data that stand where a component belongs
 
 _KINDS = {
     "int": "an integer",

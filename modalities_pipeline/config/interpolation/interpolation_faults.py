@@ -1,6 +1,5 @@
 """Why a `${...}` has no value, in words."""
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
@@ -15,9 +14,12 @@ _MISSING_KEY = re.compile(r"Interpolation key '(.*)' not found")
 _NOT_A_CONTAINER = re.compile(r"Error trying to access (\S+): node `(.*)` is not a container")
 _UNSUPPORTED = re.compile(r"Unsupported interpolation type (\S+)")
 _MISSING_VALUE = re.compile(r"Missing mandatory value: (\S+)")
+_TOO_HIGH = re.compile(r"Error resolving key '(\.+[^']*)'")
 _RAISED = re.compile(r"(\w+) raised while resolving interpolation: (.*)")
+_PARSER = re.compile(r"\bGrammarParseError\b")
 _NAME_PARTS = re.compile(r"[^.\[\]]+")
 _MAX_WAY = 120  # references followed to tell a circle
+_MAX_SHOWN = 200  # characters of a reference
 
 
 def describe_failure(
@@ -30,12 +32,13 @@ def describe_failure(
         text: the value with `${...}`, as it stands in the file.
         key_path: where.
         data: the whole config, unresolved.
-        env_reads: environment variables read before; their values are masked.
+        env_reads: environment variables read before; what a parser says of their values is left out.
     """
     for cause in _chain(error):
         if isinstance(cause, NotResolvableError):
             return _led_by(text, cause.reason), cause.is_fault
-    return _masked(_reason(error, text, key_path, data), env_reads), True
+    reason = _reason(error, text, key_path, data)
+    return (_without_quotes(reason, env_reads) if env_reads else reason), True
 
 
 def describe_grammar_error(text: str) -> str:
@@ -54,7 +57,7 @@ def _reason(error: BaseException, text: str, key_path: KeyPath, data: Mapping[st
     if "nterpolation to parent" in message:
         return describe_circle(text, key_path, data, data)
     if found := _MISSING_KEY.search(message):
-        reason = _dangling(found[1], key_path, data)
+        reason = describe_dangling(found[1], key_path, data)
         return reason if found[1] in text else _led_by(text, reason)
     if found := _NOT_A_CONTAINER.search(message):
         return f"${{{found[1]}}} refers to nothing: '{found[2]}' is neither a mapping nor a list"
@@ -64,6 +67,10 @@ def _reason(error: BaseException, text: str, key_path: KeyPath, data: Mapping[st
         return f"it refers to '{found[1]}', whose value is ??? (to be filled in)"
     if "resolved to a missing value" in message:
         return "the answer is ??? (to be filled in)"
+    if found := _TOO_HIGH.search(message):
+        return f"${{{_cut(found[1])}}} leads above the top level; it has too many dots in front"
+    if "Conflicting integer and string keys" in message:
+        return _describe_conflict(data)
     resolver = _RESOLVER.search(text)
     name = f"the resolver '{resolver[1]}'" if resolver else "a resolver"
     if found := _RAISED.search(message):
@@ -71,7 +78,7 @@ def _reason(error: BaseException, text: str, key_path: KeyPath, data: Mapping[st
     return " ".join(message.split())
 
 
-def _dangling(name: str, key_path: KeyPath, data: Mapping[str, Any]) -> str:
+def describe_dangling(name: str, key_path: KeyPath, data: Mapping[str, Any]) -> str:
     """Which part of a reference is not there; dots in front count from the neighbours of `key_path` upwards."""
     num_dots = len(name) - len(name.lstrip("."))
     above = [str(key) for key in key_path[: len(key_path) - num_dots]] if num_dots else []
@@ -83,9 +90,33 @@ def _dangling(name: str, key_path: KeyPath, data: Mapping[str, Any]) -> str:
             hint = (
                 f"; it has {len(valid)} elements, counted from 0" if isinstance(node, list) else suggestion(part, valid)
             )
-            return f"${{{name}}} refers to nothing: there is no '{part}'{where}{hint}"
+            return f"${{{_cut(name)}}} refers to nothing: there is no '{_cut(part)}'{where}{hint}"
         node, above = valid[part], [*above, part]
-    return f"${{{name}}} refers to nothing"
+    return f"${{{_cut(name)}}} refers to nothing"
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
+
+
+def _describe_conflict(data: Mapping[str, Any]) -> str:
+    """Which mapping keeps OmegaConf from reading the config at all, because two of its keys look the same."""
+    key_path, key = next(_conflicts(data, ()), ((), ""))
+    where = f"'{'.'.join(key_path)}'" if key_path else "the top level"
+    return (
+        f"in {where}, '{key}' is a key twice, as a text and as a number; rename one, so that ${{...}} can be resolved"
+    )
+
+
+def _conflicts(node: Any, key_path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    if isinstance(node, Mapping):
+        seen: set[str] = set()
+        for key in map(str, node):
+            if key in seen:
+                yield key_path, key
+            seen.add(key)
+    for key, value in _items(node):
+        yield from _conflicts(value, (*key_path, str(key)))
 
 
 def _at(data: Any, names: Iterable[str]) -> Any:
@@ -117,18 +148,23 @@ def _way_back(name: str, way: list[str], data: Mapping[str, Any], visited: set[s
     if name in visited or len(way) > _MAX_WAY:
         return None
     visited.add(name)
-    for text in _texts(_at(data, _NAME_PARTS.findall(name))):
+    parts = _NAME_PARTS.findall(name)
+    for key_path, text in _texts(_at(data, parts), tuple(parts)):
         for target in _REFERENCE.findall(text):
+            num_dots = len(target) - len(target.lstrip("."))
+            if num_dots:
+                target = ".".join((*key_path[: len(key_path) - num_dots], target.lstrip(".")))
             if circle := _way_back(target, [*way, name], data, visited):
                 return circle
     return None
 
 
-def _texts(node: Any) -> Iterator[str]:
+def _texts(node: Any, key_path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every text in a node, with its key path."""
     if isinstance(node, str):
-        yield node
-    for _, value in _items(node):
-        yield from _texts(value)
+        yield key_path, node
+    for key, value in _items(node):
+        yield from _texts(value, (*key_path, str(key)))
 
 
 def through(text: str, reason: str) -> str:
@@ -142,13 +178,10 @@ def _led_by(text: str, reason: str) -> str:
     return through(reference[0], reason) if reference and not _RESOLVER.search(text) else reason
 
 
-def _masked(reason: str, env_reads: Set[str]) -> str:
-    """A resolver's own message may quote its argument."""
-    for name in env_reads:
-        value = os.environ.get(name)
-        if value:
-            reason = reason.replace(value, f"<value of {name}>")
-    return reason
+def _without_quotes(reason: str, env_reads: Set[str]) -> str:
+    """A parser's message without what follows its name, which may be any piece of a variable's value."""
+    found = _PARSER.search(reason)
+    return f"{reason[: found.end()]} (of the value of {', '.join(sorted(env_reads))})" if found else reason
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

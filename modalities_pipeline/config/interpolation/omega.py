@@ -1,9 +1,13 @@
 """A config as OmegaConf has it."""
 
+import re
 from typing import Any
 
 from modalities_pipeline.config.interpolation.interpolation_faults import describe_grammar_error
 from modalities_pipeline.config.interpolation.resolvers import BROKEN_RESOLVER, NotResolvableError
+
+# more parts than a config has levels; to read it alone would take OmegaConf minutes
+LONG_REFERENCE = re.compile(r"\$\{\s*(\.*[^${}:.\[\]\s]+(?:[.\[]+[^${}:.\[\]\s]+\]?){60,})\s*\}")
 
 
 def is_interpolated(value: Any) -> bool:
@@ -17,11 +21,20 @@ def omegaconf_container(data: dict[str, Any]) -> Any:
     from omegaconf.errors import GrammarParseError
 
     flags = {"allow_objects": True}
+    data = _without_long(data)
     try:
         return OmegaConf.create(data, flags=flags)
     except GrammarParseError:
         OmegaConf.register_resolver(BROKEN_RESOLVER, _raise_broken, replace=True, annotation_validation="off")
         return OmegaConf.create(_without_broken(data), flags=flags)
+
+
+def _without_long(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _without_long(item) for key, item in data.items()}
+    if isinstance(data, list):
+        return [_without_long(item) for item in data]
+    return LONG_REFERENCE.sub("", data) if is_interpolated(data) else data
 
 
 def _raise_broken(text: str) -> None:

@@ -1,7 +1,7 @@
 """A config whose `${...}` have been replaced by their values."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from modalities_pipeline.config.origins import ConfigDocument, KeyPath
@@ -47,6 +47,15 @@ class ResolvedConfig:
         ]
         if lines:
             raise ConfigError("\n".join(lines))
+
+
+def with_reasons(value: Any, change: Callable[[str], str]) -> Any:
+    """The value with the reason of every `Unresolved` in it changed."""
+    if isinstance(value, dict):
+        return {key: with_reasons(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_reasons(item, change) for item in value]
+    return dataclasses.replace(value, reason=change(value.reason)) if isinstance(value, Unresolved) else value
 
 
 def _unresolved(value: Any, key_path: KeyPath) -> Iterator[tuple[KeyPath, Unresolved]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.config.checking.suggestions import closest_name, suggestion
+from modalities_pipeline.config.secrets import EnvironmentValues
 
 RANK_VARIABLES: Mapping[str, int] = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1}  # name -> value without a launcher
 
@@ -52,10 +53,11 @@ class NotResolvableError(Exception):
 
 
 class Resolvers:
-    """The resolvers of one config, for one resolution."""
+    """The resolvers of one config, for one resolution; `environment` is told which variables are read."""
 
-    def __init__(self, config_path: Path, context: ResolverContext) -> None:
+    def __init__(self, config_path: Path, context: ResolverContext, environment: EnvironmentValues) -> None:
         self._context = context
+        self._environment = environment
         self._config_path = config_path
         self._env_reads: set[str] = set()
         self._own: dict[str, Callable[..., Any]] = {
@@ -103,16 +105,21 @@ class Resolvers:
     def _oc_env(self, name: str, default: Any = _NO_DEFAULT) -> Any:
         self._env_reads.add(name)
         if (given := self._context.additional_resolver_funs.get("oc.env")) is not None:
-            return given(name) if default is _NO_DEFAULT else given(name, default)
+            return self._read(name, given(name) if default is _NO_DEFAULT else given(name, default))
         if name in os.environ:
-            return os.environ[name]
+            return self._read(name, os.environ[name])
         if default is _NO_DEFAULT:
             intended = closest_name(name, os.environ)
             hint = f"; did you mean '{intended}'?" if intended else ""
             raise NotResolvableError(f"the environment variable {name} is not set{hint}")
         return None if default is None else str(default)
 
-    def _cuda_env(self, name: str) -> int | str:
+    def _read(self, name: str, value: Any) -> Any:
+        if name not in RANK_VARIABLES:
+            self._environment.add(name, value)
+        return value
+
+    def _cuda_env(self, name: str) -> Any:
         if name not in RANK_VARIABLES:
             return self._oc_env(name)
         if self._context.world_size is not None:

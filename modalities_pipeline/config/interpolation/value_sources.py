@@ -1,4 +1,4 @@
-"""Where the values of a config come from: through `${...}` from other nodes, or from the environment."""
+"""Where the values of a config come from, through `${...}`, from other nodes."""
 
 import re
 from typing import Any
@@ -9,7 +9,6 @@ from modalities_pipeline.config.origins import KeyPath
 _REFERENCE = re.compile(r"\$\{\s*(\.*)([^${}:\s.]+(?:\.[^${}:\s.]+)*)\s*\}")
 _KEY = re.compile(r"[^.\[\]]+")
 _MAX_STEPS = 100  # of a chain of references; a longer one is a circle
-_ENVIRONMENT = re.compile(r"\$\{\s*(?:oc\.env|cuda_env)\s*:\s*(?!(?:RANK|LOCAL_RANK|WORLD_SIZE)\s*\})")
 
 
 def source_of(data: Any, key_path: KeyPath) -> KeyPath:
@@ -56,33 +55,6 @@ def _has(node: Any, key: str | int) -> bool:
     if isinstance(node, dict):
         return key in node
     return isinstance(node, list) and isinstance(key, int) and key < len(node)
-
-
-def comes_from_environment(data: Any, key_path: KeyPath) -> bool:
-    """Whether the value at a key path, or one in it, holds an environment variable other than the ranks."""
-    source = source_of(data, key_path)
-    node = data
-    for key in source:
-        if not _has(node, key):
-            return False
-        node = node[key]
-    return _holds_variable(node, data, source, frozenset())
-
-
-def _holds_variable(node: Any, data: Any, key_path: KeyPath, around: frozenset[KeyPath]) -> bool:
-    if isinstance(node, dict | list) and key_path not in around:
-        items = node.items() if isinstance(node, dict) else enumerate(node)
-        return any(_holds_variable(item, data, (*key_path, key), around | {key_path}) for key, item in items)
-    if not isinstance(node, str) or key_path in around:
-        return False
-    if _ENVIRONMENT.search(node):
-        return True
-    targets = [_target(match[0], data, key_path) for match in _REFERENCE.finditer(node)]
-    return any(
-        _holds_variable(_at(data, target), data, target, around | {key_path})
-        for target in targets
-        if target is not None
-    )
 
 
 def _at(node: Any, key_path: KeyPath) -> Any:

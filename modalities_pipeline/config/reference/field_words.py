@@ -31,7 +31,8 @@ _WORDS: dict[Any, str] = {
     list: "list",
 }
 _PATH_WORDS = {"file": "path of a file that exists", "dir": "path of a folder that exists", "new": "path of a new file"}
-_BOILERPLATE = re.compile(r"^(Nothing to set|(Fields|Config) of (`[^`]*`|[^.;:`])*)[.;:]\s*")
+_BOILERPLATE = re.compile(r"^(Nothing to set|No fields|(Fields|Config) of (`[^`]*`|[^.;:`])*)[.;:]\s*")
+_WORD = re.compile(r"[A-Za-z-]+[,;:.]?( |$)")  # no name such as torch.nn.LayerNorm
 _COMPARISONS = (
     (annotated_types.Gt, "gt", ">"),
     (annotated_types.Ge, "ge", ">="),
@@ -77,19 +78,26 @@ def fields_in_words(config_type: type[BaseModel], keys_of: KeysOfInterface) -> t
     return tuple(sorted(words, key=lambda field: field.default is not None))
 
 
-def paragraphs_about(config_type: type[BaseModel]) -> list[str]:
-    """The paragraphs of a config class' docstring, without the words that every one of them begins with."""
+def paragraphs_about(config_type: type[BaseModel], known: str = "") -> list[str]:
+    """The paragraphs of a config class' docstring, without its first words, which are the same in all, and `known`."""
     text = _BOILERPLATE.sub("", (config_type.__doc__ or "").strip())
     paragraphs = [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
-    return [paragraph[0].upper() + paragraph[1:] for paragraph in paragraphs]
+    return [as_sentence(paragraph) for paragraph in paragraphs if paragraph.rstrip(".").lower() != known.lower()]
+
+
+def as_sentence(text: str) -> str:
+    """The text with a capital letter, unless it begins with a name of code."""
+    return text[:1].upper() + text[1:] if _WORD.match(text) else text
 
 
 def _field_in_words(name: str, field: FieldInfo, keys_of: KeysOfInterface) -> FieldWords:
     first, *others = names_of_field(name, field)
+    words = type_in_words(field.annotation, field.metadata, keys_of)
+    is_single = get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
     return FieldWords(
         name=first,
         other_names=tuple(others),
-        type_words=type_in_words(field.annotation, field.metadata, keys_of),
+        type_words=f"{words} only" if is_single else words,
         default=None if field.is_required() else value_as_yaml(field.get_default(call_default_factory=True)),
         description=field.description or "",
         nested=tuple(

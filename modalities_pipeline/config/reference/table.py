@@ -1,25 +1,26 @@
 """The component reference: which components there are, and what their configs take. Made from the registry."""
 
-import dataclasses
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from modalities_pipeline.config.entity import ComponentEntity
-from modalities_pipeline.config.interfaces import NUMBER, can_be
 from modalities_pipeline.config.reference.examples import example_of
 from modalities_pipeline.config.reference.field_words import (
     FieldWords,
-    KeysOfInterface,
+    NestedWords,
+    as_sentence,
     fields_in_words,
     paragraphs_about,
 )
+from modalities_pipeline.config.reference.rows import CONFIG_ONLY, ReferenceRow, keys_of_interface, row_of
 from modalities_pipeline.config.registry import Registry
 
 _WIDTH = 118
+_PACKAGE = "modalities_pipeline."
 _MAX_NAME_WIDTH = 44
-_CONFIG_ONLY = "config only"  # instead of what builds it
-_VARIANT_COLUMNS = ["variant", "what it is", "built by", "config", "is a"]
+_CHECKED_ONLY = "checked in a config, but this version cannot build it"
+_VARIANT_COLUMNS = ["variant", "what it is"]
 _FIELD_COLUMNS = ["field", "value", "default", "meaning"]
 _PREFACE = """# Components
 
@@ -35,38 +36,21 @@ tokenizer:
 
 Another component gets it by `{instance_key: tokenizer, pass_type: BY_REFERENCE}`; all that refer to one key share one
 object. Where an integer is wanted, a `number_conversion` may stand. Names in parentheses are those of other versions
-of Modalities; they are accepted. "Config only" marks what this version checks but cannot build yet.
+of Modalities; they are accepted. "Config only": valid in a config, but this version cannot build it.
+
+A training needs most of all a [model](#modelgpt2), an [optimizer](#optimizeradam_w), a
+[scheduler](#schedulerlinear_warmup_cosine_annealing_lr), a [dataset](#datasetpacked_mem_map_dataset_continuous) and a
+[data_loader](#data_loaderdefault); `configs/train_base.yaml` has them wired together, and [config.md](config.md) tells
+how a config is written.
 
 This page is generated from the table of components: `modalities-pipeline components --format markdown`. The same,
 for one component: `modalities-pipeline config explain tokenizer/pretrained_hf_tokenizer`.
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class ReferenceRow:
-    """One variant, as text.
-
-    Attributes:
-        component_key, variant_key: its names.
-        builder: "module:Name" of what builds it, or "config only".
-        config: "module:Name" of its config class.
-        interface: name of the class that the built object has, "integer" for numbers, or "" if that is not known.
-        description: one line.
-        other_names: variant keys of other versions of Modalities.
-    """
-
-    component_key: str
-    variant_key: str
-    builder: str
-    config: str
-    interface: str
-    description: str
-    other_names: tuple[str, ...]
-
-
 def table(registry: Registry) -> list[ReferenceRow]:
     """All variants, sorted by their names."""
-    rows = [_row(entity) for entity in registry.entities()]
+    rows = [row_of(entity) for entity in registry.entities()]
     return sorted(rows, key=lambda row: (row.component_key, row.variant_key))
 
 
@@ -77,7 +61,7 @@ def table_as_text(rows: Iterable[ReferenceRow]) -> str:
     width = min(max(map(len, names), default=0), _MAX_NAME_WIDTH)
     lines = []
     for name, row in zip(names, rows, strict=True):
-        note = f" ({_CONFIG_ONLY})" if row.builder == _CONFIG_ONLY else ""
+        note = f" ({CONFIG_ONLY})" if row.builder == CONFIG_ONLY else ""
         text = textwrap.wrap(f"{row.description}{note}", _WIDTH - width - 2, break_on_hyphens=False) or [""]
         if len(name) > width:
             lines.append(name)
@@ -114,41 +98,13 @@ def write_reference(path: Path) -> None:
     path.write_text(markdown(Registry()), encoding="utf-8")
 
 
-def _row(entity: ComponentEntity) -> ReferenceRow:
-    return ReferenceRow(
-        component_key=entity.component_key,
-        variant_key=entity.variant_key,
-        builder=_CONFIG_ONLY if entity.component_type is None else _target(entity.component_type),
-        config=_target(entity.component_config_type),
-        interface="integer" if entity.interface == NUMBER else (entity.interface or "").rpartition(":")[2],
-        description=entity.description,
-        other_names=entity.old_variant_keys,
-    )
-
-
-def _target(target: object) -> str:
-    if isinstance(target, str):
-        return target
-    return f"{getattr(target, '__module__', '')}:{getattr(target, '__qualname__', type(target).__name__)}"
-
-
-def _keys_of(registry: Registry) -> KeysOfInterface:
-    """Which components may be what a field wants; those of which nothing is known are left out."""
-    declared = [(entity.component_key, entity.interface) for entity in registry.entities() if entity.interface]
-
-    def keys_of(interface: str) -> list[str]:
-        return list(dict.fromkeys(key for key, given in declared if can_be(given, interface)))
-
-    return keys_of
-
-
 def _list_of_variants(registry: Registry, component_key: str, entities: list[ComponentEntity]) -> str:
     if not entities:
         registry.get_entity(component_key, "")  # raises, naming the closest
     width = max(len(entity.variant_key) for entity in entities)
     lines = [f"{component_key} has {len(entities)} variants:"]
     for entity in sorted(entities, key=lambda entity: entity.variant_key):
-        note = f" ({_CONFIG_ONLY})" if entity.component_type is None else ""
+        note = f" ({CONFIG_ONLY})" if entity.component_type is None else ""
         lines += _wrapped(f"  {entity.variant_key:{width}}  {entity.description}{note}", " " * (width + 4))
     lines += [
         "",
@@ -158,12 +114,12 @@ def _list_of_variants(registry: Registry, component_key: str, entities: list[Com
 
 
 def _explained(registry: Registry, entity: ComponentEntity) -> Iterator[str]:
-    row, keys_of = _row(entity), _keys_of(registry)
+    row, keys_of = row_of(entity), keys_of_interface(registry)
     config_type = registry.get_config(entity.component_key, entity.variant_key)
     yield f"{row.component_key}/{row.variant_key}"
     yield from _wrapped(f"  {row.description}", "  ")
     facts = {
-        "built by": row.builder,
+        "built by": _CHECKED_ONLY if row.builder == CONFIG_ONLY else row.builder,
         "is a": row.interface,
         "config": row.config,
         "also called": ", ".join(row.other_names),
@@ -172,7 +128,7 @@ def _explained(registry: Registry, entity: ComponentEntity) -> Iterator[str]:
         if value:
             yield f"  {name + ':':13}{value}"
     yield ""
-    yield from (line for part in paragraphs_about(config_type) for line in (*_wrapped(part, ""), ""))
+    yield from (line for part in paragraphs_about(config_type, row.description) for line in (*_wrapped(part, ""), ""))
     fields = fields_in_words(config_type, keys_of)
     yield "config:" if fields else "config: {}  (nothing to set)"
     yield from _field_lines(fields, "  ", set())
@@ -201,32 +157,34 @@ def _wrapped(text: str, following_indent: str) -> list[str]:
 
 
 def _section(registry: Registry, component_key: str, rows: list[ReferenceRow]) -> Iterator[str]:
-    keys_of = _keys_of(registry)
+    keys_of = keys_of_interface(registry)
     yield from (f"## {component_key}", "", *_markdown_table(_VARIANT_COLUMNS, map(_variant_cells, rows)), "")
     for row in rows:
         config_type = registry.get_config(component_key, row.variant_key)
+        yield from (f"### {component_key}/{row.variant_key}", "", f"{as_sentence(row.description)}.", "")
+        yield from (line for part in paragraphs_about(config_type, row.description) for line in (part, ""))
+        yield from _facts(row)
         fields = fields_in_words(config_type, keys_of)
-        yield from (
-            f"### {component_key}/{row.variant_key}",
-            "",
-            f"{row.description[:1].upper()}{row.description[1:]}.",
-        )
-        yield from ("", *(line for part in paragraphs_about(config_type) for line in (part, "")))
         if not fields:
             yield from ("Nothing to set: `config: {}`.", "")
             continue
-        yield from (*_markdown_table(_FIELD_COLUMNS, _field_cells(fields, "", {})), "")
+        yield from (*_markdown_table(_FIELD_COLUMNS, list(_field_cells(fields, "", {}))), "")
 
 
 def _variant_cells(row: ReferenceRow) -> list[str]:
     name = f"[`{row.variant_key}`](#{row.component_key}{row.variant_key})"
     others = f" ({', '.join(f'`{name}`' for name in row.other_names)})" if row.other_names else ""
-    built_by = row.builder if row.builder == _CONFIG_ONLY else f"`{_short(row.builder)}`"
-    return [name + others, row.description, built_by, f"`{_short(row.config)}`", row.interface and f"`{row.interface}`"]
+    note = f" ({CONFIG_ONLY})" if row.builder == CONFIG_ONLY else ""
+    return [name + others, row.description + note]
 
 
-def _short(target: str) -> str:
-    return target.removeprefix("modalities_pipeline.")
+def _facts(row: ReferenceRow) -> Iterator[str]:
+    """What only those want to know who write Python; and for all, if it cannot be built."""
+    if row.builder == CONFIG_ONLY:
+        yield from (f"**Config only**: {_CHECKED_ONLY}.", "")
+    else:
+        kind = f" (`{row.interface}`)" if row.interface else ""
+        yield from (f"Built by `{row.builder.removeprefix(_PACKAGE)}`{kind}.", "")
 
 
 def _field_cells(fields: Iterable[FieldWords], prefix: str, explained: dict[str, str]) -> Iterator[list[str]]:
@@ -237,13 +195,9 @@ def _field_cells(fields: Iterable[FieldWords], prefix: str, explained: dict[str,
         full_name = f"{prefix}{field.name}"
         new = [nested for nested in field.nested if nested.name not in explained]
         old = dict.fromkeys(explained[nested.name] for nested in field.nested if nested not in new)
-        notes = [*(f"fields as of `{place}`" for place in old), *(nested.description for nested in new)]
-        yield [
-            f"`{full_name}`{others}",
-            field.type_words,
-            default,
-            "; ".join(filter(None, (field.description, *notes))),
-        ]
+        notes = [f"Fields as of `{place}`" for place in old]
+        meaning = ". ".join(filter(None, (field.description, *notes, *_notes_on_mappings(field, new))))
+        yield [f"`{full_name}`{others}", field.type_words, default, meaning]
         for nested in new:
             explained[nested.name] = full_name
             note = f"of {nested.name}" if len(field.nested) > 1 else ""
@@ -251,7 +205,18 @@ def _field_cells(fields: Iterable[FieldWords], prefix: str, explained: dict[str,
                 yield [*cells, "; ".join(filter(None, (note, meaning)))]
 
 
+def _notes_on_mappings(field: FieldWords, new: list[NestedWords]) -> Iterator[str]:
+    """What is said of each mapping that may stand in a field; with its name, if there are several."""
+    for nested in new:
+        words = nested.description.removesuffix(".")
+        yield f"{nested.name}: {words}" if words and len(field.nested) > 1 else words
+
+
 def _markdown_table(columns: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
+    """The lines of a table, without a last column that is empty."""
+    rows = list(rows)
+    if rows and not any(cells[-1] for cells in rows):
+        columns, rows = columns[:-1], [cells[:-1] for cells in rows]
     yield f"| {' | '.join(columns)} |"
     yield "|---" * len(columns) + "|"
     for cells in rows:

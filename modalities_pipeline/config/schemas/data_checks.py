@@ -26,7 +26,22 @@ def check_data(sections: Sections) -> Iterator[Finding]:
     for key_path, loader in data_loaders_of(sections):
         if key_path[0] == "eval_dataloaders":
             yield from _check_has_batch(loader, (*key_path, "config", "batch_sampler"))
+    yield from _check_tags(sections)
     yield from _check_sequence_length(sections)
+
+
+def _check_tags(sections: Sections) -> Iterator[Finding]:
+    """Results are kept by the tag of their data loader, so that those of a second one would replace the first one's."""
+    seen: dict[str, str] = {}
+    for key_path, loader in data_loaders_of(sections):
+        tag = text(loader, "dataloader_tag")
+        if tag is None:
+            continue
+        where = ".".join(map(str, key_path))
+        if tag in seen:
+            message = f"the tag '{tag}' is that of {seen[tag]}, too; give each data loader a dataloader_tag of its own"
+            yield Finding(path_of(loader, sections, key_path, "dataloader_tag"), message)
+        seen.setdefault(tag, where)
 
 
 def _check_amount(sections: Sections) -> Iterator[Finding]:

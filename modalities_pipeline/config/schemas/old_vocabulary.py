@@ -78,8 +78,31 @@ def _add_model_raw(data: dict[str, Any]) -> Translation | None:
     return Translation(("model_raw",), key_path, f"there is no model_raw; it is {name}")
 
 
+def _add_dp_degree(data: dict[str, Any]) -> Translation | None:
+    """Without `dp_degree`, it is that of the mesh (replicate x shard); without a mesh, the number of processes."""
+    settings = data.get("settings")
+    if not isinstance(settings, Mapping):
+        return None
+    profile = settings.get("step_profile")
+    if not isinstance(profile, Mapping) or closest_name("dp_degree", map(str, profile)) is not None:
+        return None
+    dp_degree: Any = "${settings.cuda_env.world_size}"
+    what = "the number of processes"
+    if data.get("device_mesh") is not None:
+        mesh = {"device_mesh": _reference_to("device_mesh"), "parallelism_methods": ["dp_replicate", "dp_shard"]}
+        dp_degree = {"component_key": "number_conversion", "variant_key": "parallel_degree", "config": mesh}
+        what = "the data parallel degree of device_mesh"
+    data["settings"] = {**settings, "step_profile": {**profile, "dp_degree": dp_degree}}
+    made_of = ("settings", "step_profile")
+    return Translation((*made_of, "dp_degree"), made_of, f"there is no dp_degree; it is {what}")
+
+
 def _reference_to(name: str) -> dict[str, str]:
     return {"instance_key": name, "pass_type": "BY_REFERENCE"}
 
 
-_TRANSLATIONS: tuple[Callable[[dict[str, Any]], Translation | None], ...] = (_add_app_state, _add_model_raw)
+_TRANSLATIONS: tuple[Callable[[dict[str, Any]], Translation | None], ...] = (
+    _add_app_state,
+    _add_model_raw,
+    _add_dp_degree,
+)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from modalities_pipeline.config.schemas.architecture_checks import check_architecture
 from modalities_pipeline.config.schemas.data_checks import check_data
 from modalities_pipeline.config.schemas.findings import Finding
 from modalities_pipeline.config.schemas.ignored_parts import find_ignored_parts
@@ -34,6 +35,7 @@ def check_training(sections: Sections) -> Iterator[Finding]:
     yield from find_ignored_parts(sections)
     yield from check_data(sections)
     yield from check_model(sections)
+    yield from check_architecture(sections)
 
 
 def _check_progress(settings: Any) -> Iterator[Finding]:
@@ -77,6 +79,9 @@ def _check_tokens_per_step(settings: Any) -> Iterator[Finding]:
         f"local_train_micro_batch_size x sequence_length); num_target_tokens would have to be "
         f"{seen_tokens + num_steps * per_step}"
     )
+    dp_degree, world_size = factors[0], number(settings, "cuda_env", "world_size")
+    if dp_degree == world_size:
+        message += f"; this is for {world_size} processes, `--world_size` checks a config for another number"
     yield _enforced(settings, "enforce_tokens_per_step_consistency", (*_TARGET, "num_target_tokens"), message)
 
 
@@ -84,7 +89,7 @@ def _enforced(settings: Any, flag: str, key_path: tuple[str | int, ...], message
     """A fault if the flag is set, and says so; else a note."""
     if look(settings, "consistency_enforcement", flag) is False:
         return Finding(key_path, message, is_note=True)
-    return Finding(key_path, f"{message}; or set consistency_enforcement.{flag} to false")
+    return Finding(key_path, f"{message}; or set settings.consistency_enforcement.{flag} to false")
 
 
 def _check_last_step(settings: Any) -> Iterator[Finding]:
@@ -109,7 +114,10 @@ def _check_data_parallel_degree(settings: Any, sections: Sections) -> Iterator[F
         expected = static_parallel_degree(mesh, ["dp_replicate", "dp_shard"])
         why = "that is the device_mesh's data parallel degree (replicate x shard)"
     if expected is not None and dp_degree != expected:
-        message = f"is {dp_degree}, but has to be {expected}: {why}"
+        message = (
+            f"is {dp_degree}, but has to be {expected}: {why}; `--world_size` sets the number of processes that a "
+        )
+        message += "config is checked for"
         key_path = ("settings", "step_profile", "dp_degree")
         yield _enforced(settings, "enforce_tokens_per_step_consistency", key_path, message)
 

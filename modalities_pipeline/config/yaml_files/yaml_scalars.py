@@ -59,6 +59,15 @@ def sexagesimal_value(text: str) -> int | float | None:
     return -value if text.startswith("-") else value
 
 
+def note_of_plain_scalar(text: str) -> str | None:
+    """What is worth knowing of an unquoted word that is read as text, but looks like a number; None if nothing."""
+    if ":" in text and (number := sexagesimal_value(text)) is not None:
+        return f"{text} is read as text; other YAML readers take it for the number {number}. Put it in quotes"
+    if text.lstrip("-+").lower() in ("inf", "infinity", "nan"):
+        return f"{text} is read as text; the number is written with a dot (.inf, -.inf, .nan). Put the text in quotes"
+    return None
+
+
 def read_tagged_scalar(tag: str, text: str) -> Any:
     """The value of a scalar with an explicit tag of YAML itself, such as "int" of `!!int 3`.
 
@@ -77,11 +86,9 @@ def _read_integer(text: str) -> int:
         return int(digits, 0)
     except ValueError:
         stripped = digits.lstrip("-+").lstrip("0")
-        octal = f" or {int(stripped, 8)}" if not set(stripped) & set("89") else ""
-        raise ValueError(
-            f"{text} could mean two numbers ({stripped}{octal}); write it without leading zeros, "
-            "or in quotes if it is text"
-        ) from None
+        octal = stripped if set(stripped) & set("89") else str(int(stripped, 8))
+        what = "begins with a 0 too many" if octal == stripped else f"could mean two numbers ({stripped} or {octal})"
+        raise ValueError(f"{text} {what}; write it without leading zeros, or in quotes if it is text") from None
 
 
 def _read_float(text: str) -> float:

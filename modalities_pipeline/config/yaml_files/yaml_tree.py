@@ -1,7 +1,6 @@
 """YAML text -> a tree of nodes that know their origin. Runs no code of the file's, and expands no alias bomb."""
 
 import dataclasses
-import warnings
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, Protocol
@@ -9,7 +8,11 @@ from typing import Any, NamedTuple, Protocol
 import yaml
 
 from modalities_pipeline.config.origins import Origin
-from modalities_pipeline.config.yaml_files.yaml_scalars import read_plain_scalar, read_tagged_scalar, sexagesimal_value
+from modalities_pipeline.config.yaml_files.yaml_scalars import (
+    note_of_plain_scalar,
+    read_plain_scalar,
+    read_tagged_scalar,
+)
 from modalities_pipeline.config.yaml_files.yaml_syntax import describe_syntax_error
 from modalities_pipeline.config.yaml_files.yaml_tags import CORE_TAG, PATH_TAGS, REMOVE_TAG, refusal_of_tag, shown_tag
 from modalities_pipeline.exceptions import ConfigError
@@ -26,15 +29,17 @@ class Node:
         value: scalar, dict of key -> `Node`, or list of `Node`.
         origin: where it stands.
         is_removal: it was written as `!remove`.
+        note: what is worth knowing of how it is written, if anything.
     """
 
     value: Any
     origin: Origin
     is_removal: bool = False
+    note: str | None = None
 
     def at(self, origin: Origin) -> "Node":
         """The same value in another place."""
-        return Node(self.value, origin, self.is_removal)
+        return Node(self.value, origin, self.is_removal, self.note)
 
 
 class _Anchored(NamedTuple):
@@ -219,8 +224,7 @@ class _TreeBuilder:
             return Node(text, origin)
         try:
             if tag is None:
-                self._warn_of_sexagesimal(text, origin)
-                return Node(read_plain_scalar(text), origin)
+                return Node(read_plain_scalar(text), origin, note=note_of_plain_scalar(text))
             if tag == REMOVE_TAG:
                 if text:
                     raise self._error(event, f"{REMOVE_TAG} takes no value (given: {text!r})")
@@ -233,14 +237,6 @@ class _TreeBuilder:
         except ValueError as error:
             does_not_fit = "" if tag is None else f"the value does not fit its tag {shown_tag(tag)}: "
             raise self._error(event, f"{does_not_fit}{error}") from None
-
-    def _warn_of_sexagesimal(self, text: str, origin: Origin) -> None:
-        if ":" in text and (number := sexagesimal_value(text)) is not None:
-            warnings.warn(
-                f"{origin}: {text} is read as text; other YAML readers take it for the number {number}. "
-                "Put it in quotes.",
-                stacklevel=2,
-            )
 
     def _origin(self, event: yaml.Event) -> Origin:
         mark: Any = event.start_mark

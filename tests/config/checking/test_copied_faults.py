@@ -55,3 +55,47 @@ def test_notes_and_faults_are_kept_apart(document):
     fault = Fault(("settings", "size"), "is wrong", document.origin(("settings", "size")))
     note = Fault(("a", "size"), "is odd", document.origin(("a", "size")), is_note=True)
     assert len(fold_copies([fault, note], document)) == 2
+
+
+def test_what_is_wrong_only_with_a_copy_is_told_beside_the_faulty_original(document):
+    """Once the original is mended, the copy would still be wrong."""
+    original, copy = ("settings", "size"), ("a", "size")
+    faults = [
+        Fault(original, "is negative", document.origin(original)),
+        Fault(copy, "has to be an integer", document.origin(copy)),
+    ]
+    assert [str(fault) for fault in fold_copies(faults, document)] == [
+        "x.yaml:2:3: settings.size: is negative",
+        "x.yaml:8:5: a.size: has to be an integer; the value comes from settings.size (x.yaml:2:3)",
+    ]
+
+
+def test_data_that_are_referred_to_are_told_where_they_stand(document):
+    messages = {
+        ("settings", "there"): "has to be a component (A), ...",
+        ("settings", "sizes", 1): "has to be a component (B), ...",
+    }
+    faults = [Fault(key_path, message, document.origin(key_path)) for key_path, message in messages.items()]
+    references = {("settings", "there"): "a", ("settings", "sizes", 1): "a"}
+    assert [str(fault) for fault in fold_copies(faults, document, references)] == [
+        "x.yaml:8:1: a: has to be a component (A), ...; used by settings.there (x.yaml:6:3) and 1 more"
+    ]
+
+
+ALIASES = """o: &a {config: {oops: 1, deep: &d {x: 1}}}
+p: *a
+q: {<<: *a}
+r: {config: {oops: 1}}
+s: {config: {deep: *d}}
+"""
+
+
+def test_what_aliases_repeat_is_told_once(tmp_path):
+    (tmp_path / "x.yaml").write_text(ALIASES, encoding="utf-8")
+    document = load_config(tmp_path / "x.yaml")
+    keys = ["o.config.oops", "p.config.oops", "q.config.oops", "r.config.oops", "o.config.deep.x", "s.config.deep.x"]
+    assert [fault.partition(": ")[2] for fault in _faults(document, *keys)] == [
+        "o.config.oops: is wrong",
+        "r.config.oops: is wrong",
+        "o.config.deep.x: is wrong",
+    ]

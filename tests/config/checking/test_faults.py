@@ -18,6 +18,7 @@ def _fault(line: int, message: str = "is wrong", is_note: bool = False) -> Fault
         (Fault((), "is empty", Origin("x.yaml")), "x.yaml: is empty"),
         (Fault(("a",), "is wrong", Origin("--set")), "--set: a: is wrong"),
         (Fault(("a",), "is wrong"), "a: is wrong"),
+        (Fault(("a\nb\x1b",), "is \x1b[31mwrong\x9b\nand more"), "a\\nb\\x1b: is \\x1b[31mwrong\\x9b\nand more"),
     ],
 )
 def test_its_text_is_place_key_and_message(fault, text):

@@ -282,6 +282,7 @@ def test_what_nothing_uses_is_noted_with_its_faults(check):
     result = check(HEAD + f"first: 1\nnumbers: [1]\nscratch: {THING.replace('1', '0')}\n")
     result.check_unused()
     assert [(fault.is_note, _without_path(fault)) for fault in result.faults] == [
+        (True, "3:1: numbers: nothing uses this key"),
         (True, "4:1: scratch: nothing uses this section"),
         (True, "4:62: scratch.config.size: has to be greater than 0 (given: 0)"),
     ]

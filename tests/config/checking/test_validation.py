@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from modalities_pipeline.config.checking.validation import arguments_of, validate_config, validate_unbuilt
 from modalities_pipeline.config.component import ComponentConfig
@@ -132,6 +132,22 @@ def test_configs_that_say_nothing_of_unknown_keys_refuse_them():
     assert faults == [(("sice",), "unknown key; did you mean 'size'?")]
     with pytest.raises(ValueError, match="sice"):
         validate_config(Own, {"sice": 1})
+
+
+@pytest.mark.parametrize("extra", ["allow", "ignore"])
+def test_unknown_keys_are_refused_whatever_the_class_says(extra):
+    class Own(BaseModel):
+        model_config = ConfigDict(extra=extra)
+        size: int = 1
+        inner: Any = None
+
+    _, faults = validate_unbuilt(Own, {"sice": 1}, is_config=True)
+    assert faults == [(("sice",), "unknown key; did you mean 'size'?")]
+    with pytest.raises(ValueError, match="sice"):
+        validate_config(Own, {"sice": 1})
+    config = validate_config(Own, {"size": 3})
+    assert isinstance(config, Own)
+    assert arguments_of(config) == {"size": 3, "inner": None}
 
 
 def test_components_are_called_with_every_field_but_the_excluded():

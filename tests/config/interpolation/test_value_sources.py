@@ -1,9 +1,8 @@
-"""Where a value of a config is written down, and whether it is the environment that has it."""
+"""Where a value of a config is written down."""
 
 import pytest
 
-from modalities_pipeline.config.checking.faults import fault_at
-from modalities_pipeline.config.interpolation.value_sources import comes_from_environment, source_of
+from modalities_pipeline.config.interpolation.value_sources import source_of
 from modalities_pipeline.config.overlays import load_config
 
 TEXT = """settings:
@@ -46,29 +45,3 @@ def document(tmp_path):
 )
 def test_the_source_is_where_the_value_is_written(document, key, source):
     assert ".".join(map(str, source_of(document.data, tuple(key.split("."))))) == source
-
-
-@pytest.mark.parametrize(
-    ("key_path", "expected"),
-    [
-        (("secret",), True),
-        (("secrets", "first"), True),
-        (("secrets", "list", 0), True),
-        (("secrets", "list"), True),
-        (("secrets",), True),
-        (("secrets", "own"), True),
-        (("secrets", "rank"), False),
-        (("secrets", "missing"), False),
-        (("settings",), False),
-        (("loop",), False),
-    ],
-)
-def test_values_of_environment_variables_are_known_as_such(document, key_path, expected):
-    assert comes_from_environment(document.data, key_path) is expected
-
-
-def test_faults_do_not_repeat_values_of_environment_variables(document):
-    message = "has to be an integer (given: 'hf_(secret)'); did you mean 'x'?"
-    shown = fault_at(("secrets", "first"), message, document).message
-    assert shown == "has to be an integer (given: a value from the environment); did you mean 'x'?"
-    assert fault_at(("settings", "size"), message, document).message == message

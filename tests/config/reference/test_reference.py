@@ -1,7 +1,7 @@
 """The component reference, as text and as the page in docs/."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import Field
@@ -29,6 +29,16 @@ class _Words(ComponentConfig):
 
 class _Nothing(ComponentConfig):
     """Nothing to set."""
+
+
+class _Bare(ComponentConfig):
+    """Fields of `thing/bare`."""
+
+    always: Literal[True] = True
+
+
+class _Twice(ComponentConfig):
+    """The only thing that there is."""
 
 
 @pytest.fixture
@@ -147,6 +157,33 @@ def test_the_page_has_a_section_for_each_component_and_variant(things):
     page = markdown(things)
     for heading in ("## thing", "### thing/later", "### thing/words", "## tokenizer", "### tokenizer/one"):
         assert f"\n{heading}\n" in page
-    assert "| [`later`](#thinglater) | comes later | config only |" in page
-    assert "| [`words`](#thingwords) (`old_words`) | some words | `a.b:c` |" in page
+    assert "| [`later`](#thinglater) | comes later (config only) |" in page
+    assert "| [`words`](#thingwords) (`old_words`) | some words |" in page
+    assert "\nSome words.\n\nThey are few.\n\nBuilt by `a.b:c` (`Dataset`).\n" in page
     assert "| `num_words` | integer >= 1 | `4` | how many |" in page
+
+
+def test_what_cannot_be_built_says_so_under_its_own_heading(things):
+    says = "checked in a config, but this version cannot build it"
+    assert f"\n### thing/later\n\nComes later.\n\n**Config only**: {says}.\n" in markdown(things)
+    assert f"  built by:    {says}\n" in explain(things, "thing", "later")
+
+
+def test_a_table_has_no_column_of_meanings_if_no_field_has_one():
+    entity = ComponentEntity("thing", "bare", "a.b:c", _Bare, None, "torch.nn.Thing")
+    page = markdown(Registry([entity]))
+    assert "| field | value | default |\n|---|---|---|\n| `always` | true only | `true` |\n" in page
+
+
+def test_no_sentence_is_said_twice_and_names_keep_their_letters():
+    entity = ComponentEntity("thing", "bare", "a.b:c", _Bare, None, "torch.nn.Thing")
+    twice = ComponentEntity("thing", "twice", "a.b:c", _Twice, None, "the only thing that there is")
+    page = markdown(Registry([entity, twice]))
+    assert "\ntorch.nn.Thing.\n" in page
+    assert page.count("he only thing that there is.") == 1
+
+
+def test_no_variant_of_the_page_repeats_itself():
+    for section in PAGE.read_text(encoding="utf-8").split("\n### ")[1:]:
+        sentences = [line for line in section.split("\n\n") if not line.startswith(("|", "#"))]
+        assert len(sentences) == len(set(sentences)), section

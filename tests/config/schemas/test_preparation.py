@@ -124,6 +124,45 @@ def test_what_is_there_wins_and_the_file_is_not_changed(prepared):
     assert document.data["settings"]["training_progress"]["num_seen_steps"] == 0
 
 
+@pytest.mark.parametrize("mesh", [True, False])
+def test_without_dp_degree_it_is_that_of_the_mesh_or_the_number_of_processes(prepared, mesh):
+    text = "settings: {step_profile: {sequence_length: 8}}\n" + ("device_mesh: {}\n" if mesh else "")
+    document, [note] = prepared(text)
+    dp_degree = document.data["settings"]["step_profile"]["dp_degree"]
+    if mesh:
+        config = {"device_mesh": reference("device_mesh"), "parallelism_methods": ["dp_replicate", "dp_shard"]}
+        assert dp_degree == {"component_key": "number_conversion", "variant_key": "parallel_degree", "config": config}
+    else:
+        assert dp_degree == "${settings.cuda_env.world_size}"
+    assert note.is_note
+    assert str(document.origin(note.key_path)).endswith("old.yaml:1:12")
+
+
+@pytest.mark.parametrize("name", ["dp_degree", "dp_degre"])
+def test_a_dp_degree_that_is_there_stays_also_if_it_is_misspelt(prepared, name):
+    document, notes = prepared(f"settings: {{step_profile: {{{name}: 2}}}}\n")
+    assert document.data["settings"]["step_profile"] == {name: 2}
+    assert notes == []
+
+
+def test_a_sweep_is_checked_with_the_first_value_of_each_list(prepared):
+    document, [note] = prepared("lr: 1\nsweep: {lr: [1, 2], model: {depth: [3, 4], name: x}, none: []}\n", "parts")
+    assert document.data["sweep"] == {"lr": 1, "model": {"depth": 3, "name": "x"}, "none": []}
+    assert note.key_path == ("sweep",)
+    assert note.is_note
+    assert "prepare_sweep_configs` writes a config for each combination" in note.message
+
+
+def test_a_list_in_a_config_of_one_combination_is_a_value(tmp_path):
+    folder = tmp_path / "2" / "0123456789abcdef_2030-01-01__00-00-00"
+    folder.mkdir(parents=True)
+    path = folder / "config.yaml"
+    path.write_text("sweep: {betas: [0.9, 0.95]}\n")
+    document, findings = prepare(load_yaml(path), "parts", is_run=True)
+    assert document.data["sweep"] == {"betas": [0.9, 0.95]}
+    assert findings == []
+
+
 def test_other_kinds_stay_as_they_are(prepared):
     document, notes = prepared(OLD, "parts")
     assert document.data["settings"] == {}

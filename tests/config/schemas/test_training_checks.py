@@ -256,6 +256,7 @@ def test_the_size_of_packed_data_is_known_before_they_are_built(settings, tmp_pa
 @pytest.mark.parametrize("is_built", [True, False])
 def test_evaluation_data_without_a_batch_are_a_fault(settings, is_built):
     loaders = [loader(_Sized(6)), loader(_Sized(5))]
+    loaders[0].dataloader_tag = "other"
     if not is_built:
         sampler = component("distributed_sampler", num_replicas=2)
         batches = component("default", batch_size=3, sampler=sampler)
@@ -267,6 +268,21 @@ def test_evaluation_data_without_a_batch_are_a_fault(settings, is_built):
         "the evaluation data loader 'val' has no batch: its dataset has 5 samples, a batch on all ranks needs 6 "
         "(2 ranks x 3)"
     )
+    assert not is_note
+
+
+def test_data_loaders_have_tags_of_their_own(settings):
+    train, first, second = (component(dataloader_tag=tag) for tag in ("val", "val", "test"))
+    found = findings(settings, train_dataloader=train, eval_dataloaders=[first, second])
+    message = "the tag 'val' is that of train_dataloader, too; give each data loader a dataloader_tag of its own"
+    assert found == {"eval_dataloaders.0": (message, False)}
+
+
+def test_a_wrong_number_of_tokens_names_the_flag_in_full_and_the_option_for_the_number_of_processes(settings):
+    found = findings(changed(settings, training_target__num_target_tokens=961))
+    message, is_note = found["settings.training_target.num_target_tokens"]
+    assert "or set settings.consistency_enforcement.enforce_tokens_per_step_consistency to false" in message
+    assert "for 2 processes, `--world_size`" in message
     assert not is_note
 
 
