@@ -8,6 +8,7 @@ import click
 
 from modalities_pipeline.command_line.options import CONFIG_FILE, PATH, FunctionT, config_file_path
 from modalities_pipeline.command_line.words import Word, WordGroup
+from modalities_pipeline.exceptions import ConfigError
 
 
 class _DataWord(Word):
@@ -67,8 +68,13 @@ def pack_encoded_data(config_path: Path, file_existence_policy: str) -> None:
     from modalities_pipeline.config.check import check_config
     from modalities_pipeline.config.checking.faults import raise_faults
     from modalities_pipeline.config.loader import load_app_config_dict
+    from modalities_pipeline.config.overlays import load_config
+    from modalities_pipeline.config.schemas.kinds import describe_other_kind
 
     policy = api.FileExistencePolicy(file_existence_policy)
+    other_kind = describe_other_kind(load_config(config_path).data, "packing")
+    if other_kind is not None:
+        raise ConfigError(f"{config_path}: {other_kind}")
     config = load_app_config_dict(config_path)
     _refuse_to_replace(config_path, _dst_path(config))
     raise_faults(check_config(config_path, kind="packing").faults)

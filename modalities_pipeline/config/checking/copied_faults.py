@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from modalities_pipeline.config.checking.faults import Fault, fault_at
 from modalities_pipeline.config.checking.wording import NO_COMPONENT
 from modalities_pipeline.config.interpolation.value_sources import source_of
+from modalities_pipeline.config.nodes import REFERENCE_KEYS
 from modalities_pipeline.config.origins import ConfigDocument, KeyPath
 
 
@@ -39,23 +40,27 @@ def _source(key_path: KeyPath, document: ConfigDocument, references: Mapping[Key
     """Where the value at a key path is written down."""
     for _ in range(len(references) + 1):
         copied = source_of(document.data, key_path)
-        end = _reference_at(copied, references)
+        end = _reference_at(copied, document, references)
         if end is None:
             return copied
         key_path = (references[copied[:end]], *copied[end:])
     return key_path
 
 
-def _reference_at(key_path: KeyPath, references: Mapping[KeyPath, str]) -> int | None:
-    """How many keys lead to a reference on the way to a value, None if there is none."""
-    return next((end for end in range(1, len(key_path) + 1) if key_path[:end] in references), None)
+def _reference_at(key_path: KeyPath, document: ConfigDocument, references: Mapping[KeyPath, str]) -> int | None:
+    """How many keys lead to a reference on the way to a value, None if there is none; its own keys lead nowhere."""
+    end = next((end for end in range(1, len(key_path) + 1) if key_path[:end] in references), None)
+    if end is None or end == len(key_path):
+        return end
+    is_own_key = key_path[end] in REFERENCE_KEYS or document.origin(key_path) != document.origin(key_path[:end])
+    return None if is_own_key else end
 
 
 def _told_once(
     source: KeyPath, copies: list[Fault], document: ConfigDocument, references: Mapping[KeyPath, str]
 ) -> Fault:
     first, num_others = copies[0], len({fault.key_path for fault in copies}) - 1
-    is_referred = _reference_at(first.key_path, references) is not None
+    is_referred = _reference_at(first.key_path, document, references) is not None
     if num_others == 0 and not is_referred:
         hint = f"; the value comes from {_place(source, document)}"
         return Fault(first.key_path, first.message + hint, first.origin, first.is_note)

@@ -25,6 +25,7 @@ from modalities_pipeline.config.nodes import has_components, is_component, is_re
 from modalities_pipeline.config.origins import ConfigDocument, KeyPath
 from modalities_pipeline.config.registry import Registry, cannot_build, import_target
 from modalities_pipeline.config.resolution import Unresolved
+from modalities_pipeline.config.schemas.kinds import describe_other_kind, kind_of_model
 from modalities_pipeline.config.unbuilt import Unbuilt
 from modalities_pipeline.exceptions import ConfigError
 
@@ -84,6 +85,12 @@ class StaticCheck:
         What has to hold is up to the model: `cross_checks(sections)`, if it has that class method, yields
         (key path, message) or (key path, message, is_note).
         """
+        kind = kind_of_model(components_model_type)
+        other_kind = describe_other_kind(self._document.data, kind) if self._document else None
+        if other_kind is not None:
+            self.add((), other_kind)
+            self._values = dict.fromkeys(self._data)  # nothing else of it is worth telling
+            return
         fields = components_model_type.model_fields
         values = {name: self.top_level(name) for name in fields if name in self._data}
         values = without_variables(components_model_type, values, self._document)

@@ -17,6 +17,15 @@ KINDS: dict[str, str] = {
 }
 """Kind -> "module:Class" of the model that says what such a file has to contain."""
 
+WORDS = {
+    "training": "run",
+    "packing": "data pack_encoded_data",
+    "text_generation": "generate_text",
+    "instruction_data": "data prepare_instruction_tuning_data",
+    "profiling": "profile distributed",
+}
+"""Kind -> the word of the command line that takes such a file."""
+
 PIPELINE = "pipeline"  # the spec of the whole pipeline; `orchestration.spec` checks it
 PARTS = "parts"  # no whole run: components to be used one by one
 
@@ -38,6 +47,22 @@ def kind_of(data: Mapping[str, Any]) -> str:
         if is_meant(data):
             return kind
     return PARTS
+
+
+def kind_of_model(model: type) -> str | None:
+    """The kind whose content a pydantic model says; None if it is no model of `KINDS`."""
+    return {target: kind for kind, target in KINDS.items()}.get(f"{model.__module__}:{model.__qualname__}")
+
+
+def describe_other_kind(data: Mapping[str, Any], wanted: str | None) -> str | None:
+    """What to say if the content of a config is plainly of another kind than `wanted`; None if it may be of that.
+
+    A model alone may be taken from any file that has one.
+    """
+    found = kind_of(data)
+    if wanted not in WORDS or found not in WORDS or found == wanted:
+        return None
+    return f"is a config of the kind {found}, not {wanted}; `modalities-pipeline {WORDS[found]}` takes it"
 
 
 def _is_training(data: Mapping[str, Any]) -> bool:

@@ -99,3 +99,12 @@ def test_what_aliases_repeat_is_told_once(tmp_path):
         "r.config.oops: is wrong",
         "o.config.deep.x: is wrong",
     ]
+
+
+def test_a_fault_of_a_reference_itself_stays_at_the_reference(tmp_path):
+    (tmp_path / "x.yaml").write_text("list: [1]\nuse: {instance_key: list, pass_type: BY_VALUE}\n", encoding="utf-8")
+    document = load_config(tmp_path / "x.yaml")
+    fault = Fault(("use", "pass_type"), "is wrong", document.origin(("use", "pass_type")))
+    assert fold_copies([fault], document, {("use",): "list"}) == [fault]
+    element = Fault(("use", 0), "is wrong", document.origin(("use", 0)))
+    assert [told.key_path for told in fold_copies([element], document, {("use",): "list"})] == [("list", 0)]

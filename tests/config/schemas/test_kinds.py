@@ -1,13 +1,16 @@
 """A config file's kind is told by its content, even if some of it is missing or misspelt."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from modalities_pipeline.config.check import check_config
 from modalities_pipeline.config.registry import import_target
 from modalities_pipeline.config.schemas.kinds import KINDS, kind_of
 
+CONFIGS = Path(__file__).parents[3] / "configs"
 RUN_SETTINGS = {"settings": {"step_profile": {}, "intervals": {}, "training_target": {}}}
 CUDA_SETTINGS = {"settings": {"cuda_env": {"world_size": 1}, "referencing_keys": {}, "paths": {}}}
 PACK_SETTINGS = {"settings": {"src_path": "a.jsonl", "dst_path": "a.pbin"}}
@@ -83,3 +86,12 @@ def test_a_training_with_one_or_two_of_its_sections_misspelt_stays_a_training(mi
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_a_model(kind):
     assert import_target(KINDS[kind]).model_fields
+
+
+@pytest.mark.parametrize("kind", ["packing", "text_generation"])
+def test_a_config_of_another_kind_is_told_in_one_line(kind, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    report = check_config(CONFIGS / "train_gpu.yaml", kind=kind)
+    words = f"is a config of the kind training, not {kind}; `modalities-pipeline run` takes it"
+    assert [fault.message for fault in report.faults] == [words]
+    assert not report.notes
