@@ -12,6 +12,6 @@ COMPONENTS: list[ComponentEntity] = [
         f"{_FOLDER}.text_inference:TextInferenceComponent",
         f"{_FOLDER}.configs:TextInferenceComponentConfig",
         TEXT_INFERENCE_COMPONENT,
-        "Continues a prompt with a model, token by token, and prints the text as it comes",
+        "continues a prompt with a model, token by token, and prints the text as it comes",
     ),
 ]
