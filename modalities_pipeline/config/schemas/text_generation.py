@@ -24,6 +24,9 @@ class TextGenerationSettings(Settings):
     device: DeviceName = "cpu"
     referencing_keys: dict[str, str]
     paths: dict[str, Path] = Field(default_factory=dict)
+    experiment_id: str | None = None  # these three are only there for the file that was made of a training config
+    config_file_path: Path | None = None
+    cuda_env: dict[str, int] | None = None
 
 
 class TextGenerationInstantiationModel(BaseModel):
