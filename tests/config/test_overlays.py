@@ -1,35 +1,14 @@
-"""A config may build on others, and single values are set from outside; every value keeps the place it comes from."""
+"""A config may build on others and change what it names; every value keeps the place it comes from."""
 
 from pathlib import Path
 
 import pytest
+from overlay_helpers import BASE, merge_refusal
 
 from modalities_pipeline.config.loader import load_yaml
 from modalities_pipeline.config.origins import Origin
-from modalities_pipeline.config.overlays import REMOVED, Override, load_config, overrides_from, parse_override
+from modalities_pipeline.config.overlays import Override, load_config
 from modalities_pipeline.config.resolution import resolve
-from modalities_pipeline.exceptions import ConfigError
-
-
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    """Writes files of the given names into the working directory; returns the path of the last."""
-    monkeypatch.chdir(tmp_path)
-
-    def write_files(**texts: str) -> Path:
-        for name, text in texts.items():
-            path = Path(name.replace("__", "/") + ".yaml")
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        return path
-
-    return write_files
-
-
-def _message(path: Path, *overrides: Override) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load_config(path, overrides)
-    return str(caught.value)
 
 
 def _places(path: Path, *overrides: Override) -> dict[str, str]:
@@ -37,18 +16,8 @@ def _places(path: Path, *overrides: Override) -> dict[str, str]:
     return {".".join(map(str, key_path)): str(origin) for key_path, origin in document.origins.items()}
 
 
-BASE = """\
-optimizer:
-  component_key: optimizer
-  variant_key: adam_w
-  config: {lr: 1.0, betas: [0.9, 0.95]}
-clipper: {instance_key: other, pass_type: BY_REFERENCE}
-loss: {tag: x}
-"""
-
-
-def test_an_overlay_changes_what_it_names_and_keeps_the_rest(write):
-    path = write(base=BASE, top="extends: base.yaml\noptimizer:\n  config:\n    lr: 1e-4\nnew: {a: 1}\n")
+def test_an_overlay_changes_what_it_names_and_keeps_the_rest(write_files):
+    path = write_files(base=BASE, top="extends: base.yaml\noptimizer:\n  config:\n    lr: 1e-4\nnew: {a: 1}\n")
     data = load_config(path).data
     assert data["optimizer"] == {
         "component_key": "optimizer",
@@ -59,8 +28,8 @@ def test_an_overlay_changes_what_it_names_and_keeps_the_rest(write):
     assert data["new"] == {"a": 1}
 
 
-def test_values_keep_the_place_they_come_from(write):
-    path = write(base="a:\n  b: 1\n  c: [1, 2]\nd: 2\n", top="extends: base.yaml\na:\n  b: 5\ne: 3\n")
+def test_values_keep_the_place_they_come_from(write_files):
+    path = write_files(base="a:\n  b: 1\n  c: [1, 2]\nd: 2\n", top="extends: base.yaml\na:\n  b: 5\ne: 3\n")
     assert _places(path, Override("a.c[1]", {"x": 1}), Override("f", 7, Origin("pipeline.yaml", 9, 3))) == {
         "a": "top.yaml:2:1",
         "a.b": "top.yaml:3:3",
@@ -74,8 +43,8 @@ def test_values_keep_the_place_they_come_from(write):
     }
 
 
-def test_paths_of_extended_files_are_relative_to_the_file_that_names_them(write):
-    path = write(
+def test_paths_of_extended_files_are_relative_to_the_file_that_names_them(write_files):
+    path = write_files(
         base="a: 1\nc: 1", sub__middle="extends: ../base.yaml\nb: 2\nc: 2", sub__top="extends: middle.yaml\nc: 3"
     )
     document = load_config(path)
@@ -84,13 +53,13 @@ def test_paths_of_extended_files_are_relative_to_the_file_that_names_them(write)
     assert document.path == Path("sub/top.yaml")
 
 
-def test_of_several_extended_files_later_ones_win(write):
-    path = write(one="a: 1\nb: 1\nc: {x: 1}", two="b: 2\nc: {y: 2}", top="extends: [one.yaml, two.yaml]\nd: 4")
+def test_of_several_extended_files_later_ones_win(write_files):
+    path = write_files(one="a: 1\nb: 1\nc: {x: 1}", two="b: 2\nc: {y: 2}", top="extends: [one.yaml, two.yaml]\nd: 4")
     assert load_config(path).data == {"a": 1, "b": 2, "c": {"x": 1, "y": 2}, "d": 4}
 
 
-def test_two_files_may_extend_the_same_one(write):
-    path = write(
+def test_two_files_may_extend_the_same_one(write_files):
+    path = write_files(
         base="a: {x: 0, y: 0, z: 0}\nplugins: [p]",
         left="extends: base.yaml\na: {x: 1}",
         right="extends: base.yaml\na: {y: 2}",
@@ -99,14 +68,14 @@ def test_two_files_may_extend_the_same_one(write):
     assert load_config(path).data == {"a": {"x": 1, "y": 2, "z": 3}, "plugins": ["p"]}
 
 
-def test_a_file_that_is_listed_behind_one_that_extends_it_is_refused(write):
+def test_a_file_that_is_listed_behind_one_that_extends_it_is_refused(write_files):
     """It stands below that one already, so the list would not mean what it says."""
     files = {"x1": "v: 1", "x2": "extends: x1.yaml\nv: 2", "x3": "extends: x2.yaml"}
-    assert _message(write(**files, top="extends: [x3.yaml, x1.yaml]")) == (
+    assert merge_refusal(write_files(**files, top="extends: [x3.yaml, x1.yaml]")) == (
         "top.yaml:1:20: extends: x1.yaml has no effect here, because x3.yaml, which stands before it, extends it; "
         "put it first, or leave it out."
     )
-    assert load_config(write(**files, top="extends: [x1.yaml, x3.yaml]")).data == {"v": 2}
+    assert load_config(write_files(**files, top="extends: [x1.yaml, x3.yaml]")).data == {"v": 2}
 
 
 @pytest.mark.parametrize(
@@ -129,29 +98,24 @@ def test_a_file_that_is_listed_behind_one_that_extends_it_is_refused(write):
         ),
     ],
 )
-def test_what_depends_on_a_key_that_changes_is_not_inherited(write, base, overlay, merged):
-    assert load_config(write(base=base, top=f"extends: base.yaml\n{overlay}")).data["norm"] == merged
+def test_what_depends_on_a_key_that_changes_is_not_inherited(write_files, base, overlay, merged):
+    assert load_config(write_files(base=base, top=f"extends: base.yaml\n{overlay}")).data["norm"] == merged
 
 
-@pytest.mark.parametrize("key", ["extends", "plugins", "plugins.0.component_path"])
-def test_what_is_read_before_anything_is_set_cannot_be_set(write, key):
-    message = _message(write(top="plugins: [{component_path: x}]"), parse_override(f"{key}=x"))
-    assert message.startswith(f"--set: {key}: cannot be set, because ")
-    assert "write a file that extends" in message
-
-
-def test_a_chain_of_diamonds_is_read_in_no_time(write):
+def test_a_chain_of_diamonds_is_read_in_no_time(write_files):
     files = {"f0": "a: 0"}
     for number in range(1, 25):
         before = f"f{number - 1}.yaml"
         files |= {f"l{number}": f"extends: {before}", f"r{number}": f"extends: {before}"}
         files[f"f{number}"] = f"extends: [l{number}.yaml, r{number}.yaml]\na: {number}"
-    assert load_config(write(**files)).data == {"a": 24}
+    assert load_config(write_files(**files)).data == {"a": 24}
 
 
-def test_lists_are_replaced_but_plugins_added(write):
+def test_lists_are_replaced_but_plugins_added(write_files):
     base = "plugins: [{component_key: a}]\nlist: [1, 2]\nsection: {plugins: [1]}"
-    path = write(base=base, top="extends: base.yaml\nplugins: [{component_key: b}]\nlist: [3]\nsection: {plugins: [2]}")
+    path = write_files(
+        base=base, top="extends: base.yaml\nplugins: [{component_key: b}]\nlist: [3]\nsection: {plugins: [2]}"
+    )
     document = load_config(path)
     assert document.data == {
         "plugins": [{"component_key": "a"}, {"component_key": "b"}],
@@ -178,33 +142,33 @@ def test_lists_are_replaced_but_plugins_added(write):
         ("", None),
     ],
 )
-def test_the_config_of_another_component_is_not_inherited(write, overlay, expected):
-    path = write(base=BASE, top=f"extends: base.yaml\noptimizer: {overlay}\n")
+def test_the_config_of_another_component_is_not_inherited(write_files, overlay, expected):
+    path = write_files(base=BASE, top=f"extends: base.yaml\noptimizer: {overlay}\n")
     assert load_config(path).data["optimizer"] == expected
 
 
-def test_a_component_replaces_an_inherited_reference(write):
-    path = write(base=BASE, top="extends: base.yaml\nclipper: {component_key: c, variant_key: v, config: {}}\n")
+def test_a_component_replaces_an_inherited_reference(write_files):
+    path = write_files(base=BASE, top="extends: base.yaml\nclipper: {component_key: c, variant_key: v, config: {}}\n")
     assert load_config(path).data["clipper"] == {"component_key": "c", "variant_key": "v", "config": {}}
 
 
-def test_inherited_keys_can_be_removed(write):
-    path = write(base=BASE, top="extends: base.yaml\nclipper: !remove\noptimizer:\n  config: {betas: !remove }\n")
+def test_inherited_keys_can_be_removed(write_files):
+    path = write_files(base=BASE, top="extends: base.yaml\nclipper: !remove\noptimizer:\n  config: {betas: !remove }\n")
     data = load_config(path).data
     assert "clipper" not in data
     assert data["optimizer"]["config"] == {"lr": 1.0}
 
 
-def test_references_are_resolved_in_the_merged_config(write):
-    path = write(
+def test_references_are_resolved_in_the_merged_config(write_files):
+    path = write_files(
         base="settings: {x: 1}\na: ${settings.x}\nb: ${only.above}",
         top="extends: base.yaml\nsettings: {x: 2}\nonly: {above: 3}",
     )
     assert resolve(load_config(path)).data == {"settings": {"x": 2}, "a": 2, "b": 3, "only": {"above": 3}}
 
 
-def test_load_yaml_leaves_extends_alone(write):
-    assert load_yaml(write(top="extends: nope.yaml\na: 1\n")).data == {"extends": "nope.yaml", "a": 1}
+def test_load_yaml_leaves_extends_alone(write_files):
+    assert load_yaml(write_files(top="extends: nope.yaml\na: 1\n")).data == {"extends": "nope.yaml", "a": 1}
 
 
 @pytest.mark.parametrize(
@@ -238,107 +202,17 @@ def test_load_yaml_leaves_extends_alone(write):
         ("extends: base.yaml\nloss: !remove x", "top.yaml:2:7: !remove takes no value (given: 'x')."),
     ],
 )
-def test_faults_of_overlays_name_their_line(write, text, message):
-    assert _message(write(base=BASE, top=text)) == message
+def test_faults_of_overlays_name_their_line(write_files, text, message):
+    assert merge_refusal(write_files(base=BASE, top=text)) == message
 
 
-def test_a_circle_of_files_is_named(write):
-    path = write(b="extends: c.yaml", c="extends: a.yaml", a="extends: b.yaml")
-    assert _message(path) == (
+def test_a_circle_of_files_is_named(write_files):
+    path = write_files(b="extends: c.yaml", c="extends: a.yaml", a="extends: b.yaml")
+    assert merge_refusal(path) == (
         "c.yaml:1:1: extends: the files extend each other in a circle: a.yaml -> b.yaml -> c.yaml -> a.yaml."
     )
 
 
-def test_a_fault_in_an_extended_file_is_told_with_its_name(write):
-    path = write(base="a: 1\na: 2", top="extends: base.yaml")
-    assert _message(path) == "base.yaml:2:1: the key 'a' is there twice; it first stands in line 1; remove one."
-
-
-@pytest.mark.parametrize(
-    ("text", "dotted_key", "value"),
-    [
-        ("a.b=1e-4", "a.b", 1e-4),
-        ("a.b[0].c=x=y", "a.b[0].c", "x=y"),
-        ("a.b.0.c={d: [1, yes]}", "a.b.0.c", {"d": [1, True]}),
-        ("a=", "a", None),
-        ("a='1'", "a", "1"),
-        (" a =${b.c}", "a", "${b.c}"),
-        ("a=!remove", "a", REMOVED),
-    ],
-)
-def test_values_of_overrides_are_yaml(text, dotted_key, value):
-    override = parse_override(text)
-    assert override == Override(dotted_key, value, Origin("--set"))
-    assert type(override.value) is type(value)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a.b", "--set a.b: write KEY=VALUE, for example optimizer.config.lr=1e-4."),
-        ("=1", "--set =1: write KEY=VALUE, for example optimizer.config.lr=1e-4."),
-        ("a..b=1", "--set a..b=1: write KEY=VALUE, for example optimizer.config.lr=1e-4."),
-        ("a[x]=1", "--set a[x]=1: write KEY=VALUE, for example optimizer.config.lr=1e-4."),
-        ("a=[1", "--set a:1:3: a ',' or ']' is missing; the '[' stands in line 1."),
-        (
-            "a=010",
-            "--set a:1:1: 010 could mean two numbers (10 or 8); write it without leading zeros, or in quotes if it is "
-            "text.",
-        ),
-    ],
-)
-def test_overrides_that_say_nothing_are_refused(text, message):
-    with pytest.raises(ConfigError) as caught:
-        parse_override(text)
-    assert str(caught.value) == message
-
-
-def test_overrides_set_keys_elements_and_new_keys(write):
-    path = write(base="a: {b: [1, {c: 2}]}\n1: {x: 1}")
-    texts = ["a.b[1].c=5", "a.b.0=7", "a.new={d: 1}", "top=true", "1.x=2", "a.new.d=3"]
-    document = load_config(path, [parse_override(text) for text in texts])
-    assert document.data == {"a": {"b": [7, {"c": 5}], "new": {"d": 3}}, "top": True, 1: {"x": 2}}
-
-
-def test_overrides_remove_keys_and_elements(write):
-    path = write(base="a: {b: [1, 2, 3], c: 1}")
-    overrides = [parse_override("a.b[1]=!remove"), parse_override("a.c=!remove")]
-    assert load_config(path, overrides).data == {"a": {"b": [1, 3]}}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "optimzer.config.lr=1",
-            "--set: optimzer.config.lr: there is no 'optimzer' in the config; did you mean 'optimizer'?",
-        ),
-        (
-            "optimizer.confg.lr=1",
-            "--set: optimizer.confg.lr: there is no 'optimizer.confg' in the config; did you mean 'config'?",
-        ),
-        (
-            "optimizer.config.betas[2]=1",
-            "--set: optimizer.config.betas[2]: there is no 'optimizer.config.betas.2' in the config; "
-            "'optimizer.config.betas' has 2 elements, counted from 0",
-        ),
-        (
-            "optimizer.config.lr.x=1",
-            "--set: optimizer.config.lr.x: there is no 'optimizer.config.lr.x' in the config; 'optimizer.config.lr' is "
-            "1.0 (base.yaml:4:12)",
-        ),
-        ("loss.tga=!remove", "--set: loss.tga: there is no 'loss.tga' in the config; did you mean 'tag'?"),
-    ],
-)
-def test_overrides_that_fit_nowhere_are_refused(write, text, message):
-    """B077: a misspelt override is no silent addition."""
-    assert _message(write(base=BASE), parse_override(text)) == message
-
-
-def test_overrides_of_another_file_carry_its_lines(write):
-    spec = load_yaml(write(spec="experiments:\n  one:\n    overrides:\n      loss.nope.x: 1\n"))
-    key_path = ("experiments", "one", "overrides")
-    overrides = overrides_from(spec.data["experiments"]["one"]["overrides"], spec, key_path)
-    assert _message(write(base=BASE), *overrides) == (
-        "spec.yaml:4:7: loss.nope.x: there is no 'loss.nope' in the config; known: tag"
-    )
+def test_a_fault_in_an_extended_file_is_told_with_its_name(write_files):
+    path = write_files(base="a: 1\na: 2", top="extends: base.yaml")
+    assert merge_refusal(path) == "base.yaml:2:1: the key 'a' is there twice; it first stands in line 1; remove one."

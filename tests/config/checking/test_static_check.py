@@ -2,44 +2,11 @@
 
 import pytest
 import things
-from things import Model, built, load, registry
+from static_check_helpers import HEAD, SHARED, THING, without_path
+from things import Model, registry
 
-from modalities_pipeline.config.checking.faults import Fault, sorted_faults
+from modalities_pipeline.config.checking.faults import sorted_faults
 from modalities_pipeline.config.checking.static_check import StaticCheck
-from modalities_pipeline.config.unbuilt import Unbuilt
-
-THING = "{component_key: thing, variant_key: plain, config: {size: 1}}"
-SHARED = "{instance_key: shared, pass_type: BY_REFERENCE}"
-HEAD = "settings: {name: x}\n"
-
-
-@pytest.fixture
-def check(tmp_path):
-    """Function yaml text -> `StaticCheck` of it as a `Model`."""
-
-    def check_text(text: str, is_run: bool = True) -> StaticCheck:
-        data, document = load(tmp_path / "config.yaml", text)
-        result = StaticCheck(data, registry(), document, is_run)
-        built.clear()
-        result.check_model(Model)
-        assert not any(isinstance(item, things.Thing | things.Tool) for item in built), "something was built"
-        return result
-
-    return check_text
-
-
-@pytest.fixture
-def faults(check):
-    """Function yaml text -> its faults, as "line:column: key: message"."""
-
-    def faults_of(text: str, is_run: bool = True) -> list[str]:
-        return [_without_path(fault) for fault in sorted_faults(check(text, is_run).faults)]
-
-    return faults_of
-
-
-def _without_path(fault: Fault) -> str:
-    return str(fault).partition("config.yaml:")[2].strip()
 
 
 def test_ten_planted_faults_are_listed_in_one_go(faults):
@@ -194,7 +161,7 @@ def test_checks_of_several_values_together_keep_their_words(faults):
 
 def test_checks_between_sections_get_the_settings_and_configs_of_what_is_not_built_yet(check):
     found = check("settings: {name: ab}\nfirst: " + THING.replace("1", "99") + "\n").faults
-    assert [(fault.is_note, _without_path(fault)) for fault in sorted_faults(found)] == [
+    assert [(fault.is_note, without_path(fault)) for fault in sorted_faults(found)] == [
         (True, "1:12: settings.name: is a short name"),
         (False, "2:60: first.config.size: 99 is too much for ab"),
     ]
@@ -212,76 +179,10 @@ def test_faulty_settings_are_left_out_of_the_sections(check):
     assert "settings" not in check("settings: {name: x, number: 13}\nfirst: 1\n").sections
 
 
-SUM = "{component_key: number, variant_key: sum, config: {numbers: [%s]}}"
-
-
-def test_numbers_are_worked_out_once_before_they_are_checked(check, faults):
-    zero = THING.replace("1", SUM % "1, -1, 0".replace("-1", "0").replace("1", "0"))
-    assert faults(HEAD + f"first: {zero}\n") == ["2:60: first.config.size: has to be greater than 0 (given: 0)"]
-    sections = check(
-        HEAD + f"first: [{THING.replace('1', SUM % '1, 2')}, {THING.replace('1', SUM % '1, 2')}]\n"
-    ).sections
-    assert [thing.config.size for thing in sections["first"]] == [3, 3]
-    assert built == [[1, 2]], "the same number was worked out twice"
-
-
-def test_a_number_that_cannot_be_worked_out_is_a_fault_where_it_stands(faults):
-    (line,) = faults(HEAD + f"first: {THING.replace('1', SUM % '-5')}\n")
-    assert line.startswith("2:60: first.config.size: ValueError: a number is negative")
-
-
-@pytest.mark.parametrize("is_run", [True, False])
-def test_a_number_from_a_missing_file_is_a_fault_of_a_run_and_a_note_of_a_check(check, is_run):
-    number = "{component_key: number, variant_key: sum, config: {numbers: [1], path: nowhere.txt}}"
-    result = check(HEAD + f"first: {THING.replace('1', number)}\n", is_run)
-    (fault,) = result.faults
-    assert fault.is_note is not is_run
-    assert "nowhere.txt" in fault.message
-    number = result.sections["first"].config.size
-    assert isinstance(number, Unbuilt)
-    assert number.name == "number/sum"
-
-
-def test_what_is_not_known_keeps_other_faults_from_being_hidden(faults):
-    number = "{component_key: number, variant_key: sum, config: {numbers: [1], path: nowhere.txt}}"
-    lines = faults(HEAD + f"first: {THING.replace('1', number + ', sice: 3')}\n", is_run=False)
-    assert len(lines) == 2
-    assert lines[1].endswith("first.config.sice: unknown key; did you mean 'size'?")
-
-
-def test_components_of_unknown_kind_are_taken_anywhere(faults):
-    custom = "{component_key: tool, variant_key: unknown, config: {}}"
-    assert faults(HEAD + f"first: {THING.replace('1', custom)}\nthing: {custom}\n") == []
-
-
-@pytest.mark.parametrize("is_run", [True, False])
-def test_a_component_that_cannot_be_built_is_a_fault_of_a_run_and_a_note_of_a_check(check, is_run):
-    (fault,) = check(HEAD + f"first: {THING.replace('plain', 'planned')}\n", is_run).faults
-    assert fault.is_note is not is_run
-    assert fault.message == "this version knows thing/planned by its config only and cannot build it"
-
-
-def test_an_interpolation_without_value_is_reported_once_although_it_is_copied(faults):
-    first, shared = "{a: '${shared}', b: '${shared}'}", "'${oc.env:NO_SUCH_VARIABLE_HERE}'"
-    (copied,) = faults(HEAD + f"first: {first}\nshared: {shared}\n")
-    assert copied.startswith("2:9: first.a: ")
-    (line,) = faults(HEAD + f"first: {first}\noptional: {SHARED}\nshared: {shared}\n")
-    assert line.startswith("4:1: shared: ")
-
-
-def test_values_of_the_environment_are_not_repeated(faults, monkeypatch):
-    monkeypatch.setenv("MY_TOKEN", "sesame")
-    thing = THING.replace("1", "3, colour: '${scratch}'")
-    lines = faults(HEAD + f"first: {thing}\nscratch: ${{oc.env:MY_TOKEN}}\n")
-    assert len(lines) == 1
-    assert "has to be one of red, blue (given: a value from the environment)" in lines[0]
-    assert "sesame" not in lines[0]
-
-
 def test_what_nothing_uses_is_noted_with_its_faults(check):
     result = check(HEAD + f"first: 1\nnumbers: [1]\nscratch: {THING.replace('1', '0')}\n")
     result.check_unused()
-    assert [(fault.is_note, _without_path(fault)) for fault in result.faults] == [
+    assert [(fault.is_note, without_path(fault)) for fault in result.faults] == [
         (True, "3:1: numbers: nothing uses this key"),
         (True, "4:1: scratch: nothing uses this section"),
         (True, "4:62: scratch.config.size: has to be greater than 0 (given: 0)"),
