@@ -72,6 +72,7 @@ def _assert_hidden(text: str) -> None:
     assert "q9q9q9" not in text
 
 
+@pytest.mark.filterwarnings("ignore:.*is deprecated:UserWarning")  # what oc.deprecated is for
 @pytest.mark.parametrize("value", REFERENCES.values(), ids=REFERENCES)
 def test_a_wrong_value_is_not_repeated_however_it_is_reached(texts, value):
     text = texts(OPTIMIZER % value[0] + value[1])
