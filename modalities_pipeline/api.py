@@ -65,14 +65,13 @@ def pack_encoded_data(
     from modalities_pipeline.exceptions import MissingSectionError
     from modalities_pipeline.tokenization.saved_tokenizer import build_tokenizer
 
-    for section in ("settings", "tokenizer"):
-        if section not in config_dict:
-            raise MissingSectionError(
-                f"The packing config has no section '{section}' (found: {', '.join(config_dict) or 'nothing'}). Add it."
-            )
     if document is not None:
         settings, tokenizer = _build_with_positions(config_dict, document)
     else:
+        for section in ("settings", "tokenizer"):
+            if section not in config_dict:
+                found = ", ".join(config_dict) or "nothing"
+                raise MissingSectionError(f"The packing config has no section '{section}' (found: {found}). Add it.")
         settings = PackConfigSettings.model_validate(config_dict["settings"])
         tokenizer = build_tokenizer(config_dict["tokenizer"])
     build_tokenized_pack(settings, tokenizer, file_existence_policy)

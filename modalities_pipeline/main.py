@@ -14,7 +14,6 @@ from modalities_pipeline.batch import EvaluationResultBatch
 from modalities_pipeline.checkpointing.folders import find_latest_checkpoint
 from modalities_pipeline.checkpointing.resume import checkpoint_path_of
 from modalities_pipeline.config.checking.faults import raise_faults
-from modalities_pipeline.config.checking.static_check import StaticCheck
 from modalities_pipeline.config.factory import ComponentFactory
 from modalities_pipeline.config.overlays import PLUGINS_KEY, Override, load_config
 from modalities_pipeline.config.plugins import add_plugins
@@ -129,15 +128,12 @@ class Main:
         Raises:
             ConfigError: all faults, found before anything is built; on one rank only, others raise a subclass.
         """
-        document, config_dict = self._config.resolved.document, self.config_dict
+        config_dict = self.config_dict
         if issubclass(components_model_type, TrainingComponentsInstantiationModel):
             config_dict = without_ignored_parts(config_dict)
-        check = StaticCheck(config_dict, self.registry, document)
         with errors_raised_once():
-            check.check_model(components_model_type)
-            raise_faults(check.faults)
-        self._sections = check.sections
-        return self.component_factory.build_components(config_dict, components_model_type)
+            self._sections = self.component_factory.check(config_dict, components_model_type).sections
+        return self.component_factory.build_checked(config_dict, components_model_type)
 
     def get_logging_publishers(
         self,

@@ -65,20 +65,19 @@ def create_raw_index(src_path: Path, index_path: Path | None, on_bad_sample: str
 def pack_encoded_data(config_path: Path, file_existence_policy: str) -> None:
     """Pack a JSONL file."""
     from modalities_pipeline import api
-    from modalities_pipeline.config.check import check_config
-    from modalities_pipeline.config.checking.faults import raise_faults
-    from modalities_pipeline.config.loader import load_app_config_dict
     from modalities_pipeline.config.overlays import load_config
+    from modalities_pipeline.config.resolution import resolve
     from modalities_pipeline.config.schemas.kinds import describe_other_kind
 
     policy = api.FileExistencePolicy(file_existence_policy)
-    other_kind = describe_other_kind(load_config(config_path).data, "packing")
+    document = load_config(config_path)
+    other_kind = describe_other_kind(document.data, "packing")
     if other_kind is not None:
         raise ConfigError(f"{config_path}: {other_kind}")
-    config = load_app_config_dict(config_path)
-    _refuse_to_replace(config_path, _dst_path(config))
-    raise_faults(check_config(config_path, kind="packing").faults)
-    api.pack_encoded_data(config, policy)
+    resolved = resolve(document)
+    resolved.raise_if_unresolved()
+    _refuse_to_replace(config_path, _dst_path(resolved.data))
+    api.pack_encoded_data(resolved.data, policy, resolved.document)
 
 
 def _dst_path(config: dict[str, Any]) -> Path | None:

@@ -13,6 +13,7 @@ from modalities_pipeline.config.overlays import PLUGINS_KEY, Override, load_conf
 from modalities_pipeline.config.plugins import add_plugins
 from modalities_pipeline.config.registry import Registry, import_target
 from modalities_pipeline.config.resolution import ResolverContext, resolve
+from modalities_pipeline.config.schemas.ignored_parts import without_ignored_parts
 from modalities_pipeline.config.schemas.kinds import KINDS, PARTS, PIPELINE, kind_of
 from modalities_pipeline.config.schemas.preparation import prepare
 from modalities_pipeline.exceptions import ConfigError
@@ -110,19 +111,26 @@ def check_document(
     world_size: int | None = None,
     last_checkpoint_info_file_path: Path | None = None,
     registry: Registry | None = None,
+    is_run: bool = False,
 ) -> CheckReport:
-    """Check a config that is read already; see `check_config`."""
+    """Check a config that is read already; see `check_config`.
+
+    With `is_run`, as the run itself does: what is not there, or cannot be built, is a fault and no note; parts that a
+    training ignores are not looked at.
+    """
     kind = _known_kind(kind, document)
     if kind == PIPELINE:
         return _check_pipeline(document)
-    document, findings = prepare(document, kind)
+    document, findings = prepare(document, kind, is_run)
     context = ResolverContext(
         world_size=world_size, last_checkpoint_info_file_path=last_checkpoint_info_file_path, check_only=True
     )
     data = resolve(document, context).data
+    if is_run and kind == "training":
+        data = without_ignored_parts(data)
     registry = Registry(registry.entities() if registry is not None else None)
     faults = add_plugins(registry, data.pop(PLUGINS_KEY, None), document)
-    check = StaticCheck(data, registry, document, is_run=False)
+    check = StaticCheck(data, registry, document, is_run)
     for finding in findings:
         check.add(*finding)
     if document.is_empty:

@@ -52,11 +52,24 @@ class ComponentFactory:
             ConfigError: all faults found, one a line, with file, line, key and the closest valid name; or what a
                 component said when it was built.
         """
+        self.check(config_dict, components_model_type)
+        return self.build_checked(config_dict, components_model_type)
+
+    def check(self, config_dict: dict[str, Any], components_model_type: type[BaseModel]) -> StaticCheck:
+        """Check everything that can be checked without building anything; log what is only worth knowing.
+
+        Raises:
+            ConfigError: all faults found, as of `build_components`.
+        """
         check = StaticCheck(config_dict, self._registry, self._document)
         check.check_model(components_model_type)
         raise_faults(check.faults, self._document.path if self._document else None)
         for note in check.faults if _is_rank_0() else ():
             logger.warning("%s", note)
+        return check
+
+    def build_checked(self, config_dict: dict[str, Any], components_model_type: type[ModelT]) -> ModelT:
+        """Build what `check` found nothing wrong with; see `build_components`."""
         build = _Build(self, config_dict)
         fields = components_model_type.model_fields
         ordered = sorted(fields, key=lambda name: not fields[name].is_required())

@@ -25,6 +25,7 @@ from modalities_pipeline.config.interpolation.resolvers import (
     ResolverContext,
     Resolvers,
 )
+from modalities_pipeline.config.interpolation.value_sources import target_of, value_at
 from modalities_pipeline.config.origins import ConfigDocument, KeyPath
 
 __all__ = ["ResolvedConfig", "ResolverContext", "Unresolved", "resolve"]
@@ -48,7 +49,7 @@ def resolve(document: ConfigDocument, context: ResolverContext | None = None) ->
     data = resolution.run()
     for key_path, names in resolution.env_reads.items():
         if secret_names := names - RANK_VARIABLES.keys():
-            environment.add_read(key_path, secret_names, _at(data, key_path))
+            environment.add_read(key_path, secret_names, value_at(data, key_path))
     return ResolvedConfig(document, with_reasons(data, environment.masked), resolution.env_reads)
 
 
@@ -142,25 +143,14 @@ class _Resolution:
 
     def _target(self, dotted_key: str, source: KeyPath) -> KeyPath | None:
         """The place in the document where `${dotted_key}` at `source` leads without any other `${...}` on the way."""
-        names = dotted_key.lstrip(".")
-        num_dots = len(dotted_key) - len(names)
-        if num_dots > len(source):
-            return None
-        target: KeyPath = source[: len(source) - num_dots] if num_dots else ()
-        node: Any = _at(self._document.data, target)
-        for part in names.split("."):
-            key: str | int = int(part) if isinstance(node, list) and part.isdecimal() else part
-            try:
-                node = node[key]
-            except (KeyError, IndexError, TypeError):
-                return None
-            target = (*target, key)
-        return None if node == "???" else target
+        target = target_of(dotted_key, self._document.data, source)
+        is_empty = target is not None and value_at(self._document.data, target) == "???"
+        return None if is_empty else target
 
     def _referred(
         self, text: str, source: KeyPath, target: KeyPath, key_path: KeyPath, inherited: frozenset[str]
     ) -> Any:
-        plain = _at(self._document.data, target)
+        plain = value_at(self._document.data, target)
         if target in (source, *self._around):
             return Unresolved(describe_circle(text, source, plain, self._document.data))
         if self._is_too_much():
@@ -203,7 +193,7 @@ class _Resolution:
             except NotResolvableError as error:
                 return Unresolved(error.reason, error.is_fault)
         target = self._target(dotted_key, source)
-        if target is None or isinstance(_at(self._document.data, target), dict | list):
+        if target is None or isinstance(value_at(self._document.data, target), dict | list):
             return _NOT_SIMPLE
         value = self._referred(match[0], source, target, key_path, frozenset())
         reads |= self.env_reads.pop(key_path, frozenset())
@@ -240,9 +230,3 @@ class _Resolution:
     def _is_too_much(self) -> bool:
         is_long = self._num_characters > _MAX_CHARACTERS
         return is_long or self._num_nodes > _MAX_NODES or len(self._around) > _MAX_DEPTH
-
-
-def _at(data: Any, key_path: KeyPath) -> Any:
-    for key in key_path:
-        data = data[key]
-    return data

@@ -68,8 +68,7 @@ def _with_plugins(document: ConfigDocument, experiment: "ExperimentSpec") -> Con
 
 
 def _check_takes_pipelines_data(experiment: "ExperimentSpec", data: Mapping[str, Any]) -> None:
-    settings = data.get("settings")
-    paths = settings.get("paths") if isinstance(settings, Mapping) else None
+    paths = _value_at(data, _PATHS)
     for key in (_TRAIN_PATH, _VALIDATION_PATH):
         if f"settings.paths.{key}" in experiment.overrides:
             raise ConfigError(
@@ -86,9 +85,7 @@ def _check_takes_pipelines_data(experiment: "ExperimentSpec", data: Mapping[str,
 
 def _check_trains_on_pipelines_data(document: ConfigDocument) -> None:
     """Lineage would name a corpus, while the training reads a file that the pipeline knows nothing of."""
-    node: Any = document.data
-    for key in _TRAIN_FILE:
-        node = node.get(key) if isinstance(node, Mapping) else None
+    node = _value_at(document.data, _TRAIN_FILE)
     if isinstance(node, str) and "${" not in node:
         raise ConfigError(
             f"{document.origin(_TRAIN_FILE)}: {'.'.join(_TRAIN_FILE)} is {node}, so the training would not see the "
@@ -97,11 +94,15 @@ def _check_trains_on_pipelines_data(document: ConfigDocument) -> None:
 
 
 def _check_saves_last_checkpoint(document: ConfigDocument) -> None:
-    node: Any = document.data
-    for key in _RETENTION:
-        node = node.get(key) if isinstance(node, Mapping) else None
-    if node == 0:
+    if _value_at(document.data, _RETENTION) == 0:
         raise ConfigError(
             f"{document.origin(_RETENTION)}: {'.'.join(_RETENTION)} is 0, so no checkpoint would be saved, but the "
             "pipeline goes on from the last one. Set it to 1 or more, or to -1."
         )
+
+
+def _value_at(data: Any, keys: tuple[str, ...]) -> Any:
+    """What stands under these keys, None if there is nothing."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return data

@@ -7,7 +7,21 @@ import yaml
 
 from modalities_pipeline.config.check import CheckReport, check_config
 from modalities_pipeline.config.loader import load_yaml
+from modalities_pipeline.config.origins import ConfigDocument
+from modalities_pipeline.config.overlays import load_config
 from modalities_pipeline.config.resolution import ResolvedConfig, ResolverContext, resolve
+
+COPIES = """settings:
+  size: "4"
+  sizes: [1, 2]
+  same: ${.size}
+  chain: ${settings.same}
+  there: "no ${settings.size} reference"
+  wrong: ${settings.nowhere}
+a: {size: "${settings.size}"}
+b: {config: "${a}", first: "${settings.sizes[0]}", second: "${settings.sizes.1}"}
+loop: ${loop}
+"""
 
 
 @pytest.fixture(params=["libyaml", "pure Python"])
@@ -71,3 +85,11 @@ def check_yaml(tmp_path):
         return check_config(path, **options)
 
     return check_text
+
+
+@pytest.fixture
+def document(tmp_path, monkeypatch) -> ConfigDocument:
+    """A config, x.yaml in the working directory, whose values are copied in every way."""
+    monkeypatch.chdir(tmp_path)
+    Path("x.yaml").write_text(COPIES, encoding="utf-8")
+    return load_config(Path("x.yaml"))

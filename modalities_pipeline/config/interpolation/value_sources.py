@@ -6,7 +6,7 @@ from typing import Any
 from modalities_pipeline.config.origins import KeyPath
 
 # a text that is nothing but one reference to a node, absolute ("a.b[0]") or relative (".b", "..b")
-_REFERENCE = re.compile(r"\$\{\s*(\.*)([^${}:\s.]+(?:\.[^${}:\s.]+)*)\s*\}")
+_REFERENCE = re.compile(r"\$\{\s*(\.*[^${}:\s.]+(?:\.[^${}:\s.]+)*)\s*\}")
 _KEY = re.compile(r"[^.\[\]]+")
 _MAX_STEPS = 100  # of a chain of references; a longer one is a circle
 
@@ -27,7 +27,8 @@ def _first_copy(data: Any, key_path: KeyPath) -> tuple[int, KeyPath] | None:
     node = data
     for depth, key in enumerate((*key_path, None)):
         if isinstance(node, str):
-            target = _target(node, data, key_path[:depth])
+            match = _REFERENCE.fullmatch(node)
+            target = target_of(match[1], data, key_path[:depth]) if match else None
             return None if target is None else (depth, target)
         if key is None or not _has(node, key):
             return None
@@ -35,15 +36,17 @@ def _first_copy(data: Any, key_path: KeyPath) -> tuple[int, KeyPath] | None:
     return None
 
 
-def _target(text: str, data: Any, key_path: KeyPath) -> KeyPath | None:
-    """The node that a text at `key_path` refers to, None if it is anything but a reference to a node that is there."""
-    match = _REFERENCE.fullmatch(text)
-    if match is None:
+def target_of(dotted_key: str, data: Any, key_path: KeyPath) -> KeyPath | None:
+    """Where `${dotted_key}` at a key path leads without any other `${...}` on the way; None if nowhere.
+
+    As many dots as the key begins with, so many keys up from the value it starts; without any, at the top.
+    """
+    num_dots = len(dotted_key) - len(dotted_key.lstrip("."))
+    if num_dots > len(key_path):
         return None
-    num_dots = len(match[1])
     target: KeyPath = key_path[: len(key_path) - num_dots] if num_dots else ()
-    node = _at(data, target)
-    for part in _KEY.findall(match[2]):
+    node = value_at(data, target)
+    for part in _KEY.findall(dotted_key):
         key = int(part) if isinstance(node, list) and part.isdecimal() else part
         if not _has(node, key):
             return None
@@ -57,7 +60,8 @@ def _has(node: Any, key: str | int) -> bool:
     return isinstance(node, list) and isinstance(key, int) and key < len(node)
 
 
-def _at(node: Any, key_path: KeyPath) -> Any:
+def value_at(node: Any, key_path: KeyPath) -> Any:
+    """The node at a key path that is there."""
     for key in key_path:
         node = node[key]
     return node

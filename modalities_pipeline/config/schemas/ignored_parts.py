@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from modalities_pipeline.config.schemas.findings import Finding
+from modalities_pipeline.config.schemas.sections import look
 
 _IGNORED_SECTIONS = ("profiler", "mfu_calculator")
 _IGNORED_SETTING = "debugging"
@@ -16,11 +17,7 @@ def find_ignored_parts(config: Mapping[str, Any]) -> Iterator[Finding]:
     for name in _IGNORED_SECTIONS:
         if config.get(name) is not None and _variant_of(config[name]) != _NO_PROFILER:
             yield Finding((name,), _MESSAGE, is_note=True)
-    settings = config.get("settings")
-    debugging = (
-        settings.get(_IGNORED_SETTING) if isinstance(settings, Mapping) else getattr(settings, "debugging", None)
-    )
-    if debugging is not None:
+    if look(config, "settings", _IGNORED_SETTING) is not None:
         yield Finding(("settings", _IGNORED_SETTING), _MESSAGE, is_note=True)
 
 

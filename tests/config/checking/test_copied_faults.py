@@ -1,29 +1,8 @@
 """A value that is copied by `${...}` and wrong is one fault, told where it has to be changed."""
 
-import pytest
-
 from modalities_pipeline.config.checking.copied_faults import fold_copies
 from modalities_pipeline.config.checking.faults import Fault
 from modalities_pipeline.config.overlays import load_config
-
-TEXT = """settings:
-  size: "4"
-  sizes: [1, 2]
-  same: ${.size}
-  chain: ${settings.same}
-  there: "no ${settings.size} reference"
-  wrong: ${settings.nowhere}
-a: {size: "${settings.size}"}
-b: {config: "${a}", first: "${settings.sizes[0]}", second: "${settings.sizes.1}"}
-loop: ${loop}
-"""
-
-
-@pytest.fixture
-def document(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "x.yaml").write_text(TEXT, encoding="utf-8")
-    return load_config(tmp_path.relative_to(tmp_path) / "x.yaml")
 
 
 def _faults(document, *keys: str) -> list[str]:

@@ -3,27 +3,6 @@
 import pytest
 
 from modalities_pipeline.config.interpolation.value_sources import source_of
-from modalities_pipeline.config.overlays import load_config
-
-TEXT = """settings:
-  size: "4"
-  sizes: [1, 2]
-  same: ${.size}
-  chain: ${settings.same}
-  there: "no ${settings.size} reference"
-  wrong: ${settings.nowhere}
-a: {size: "${settings.size}"}
-b: {config: "${a}", first: "${settings.sizes[0]}", second: "${settings.sizes.1}"}
-loop: ${loop}
-secret: ${oc.env:MY_TOKEN}
-secrets: {first: "${secret}", list: ["a ${secrets.first} b"], rank: "${cuda_env:RANK}", own: "${ cuda_env : MY_TOKEN }"}
-"""
-
-
-@pytest.fixture
-def document(tmp_path):
-    (tmp_path / "x.yaml").write_text(TEXT, encoding="utf-8")
-    return load_config(tmp_path / "x.yaml")
 
 
 @pytest.mark.parametrize(
