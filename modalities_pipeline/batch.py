@@ -98,7 +98,8 @@ class InferenceResultBatch(Batch, TorchDeviceMixin):
         return _get(self.targets, key, "targets")
 
     def __len__(self) -> int:
-        return next(iter(self.predictions.values())).shape[self.batch_dim]
+        tensors = [*self.predictions.values(), *self.targets.values()]  # a loss that a model made has no dimensions
+        return next(tensor.shape[self.batch_dim] for tensor in tensors if tensor.dim() > self.batch_dim)
 
 
 def _get(tensors: dict[str, torch.Tensor], key: str, kind: str) -> torch.Tensor:
@@ -115,7 +116,7 @@ class ResultItem:
     decimal_places: int | None = None
 
     def __repr__(self) -> str:
-        value = self.value.float().mean().item()
+        value = self.value.double().mean().item()
         return str(value) if self.decimal_places is None else str(round(value, self.decimal_places))
 
 

@@ -2,13 +2,17 @@
 
 import time
 from datetime import datetime
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from modalities_pipeline.batch import DatasetBatch, EvaluationResultBatch, ResultItem
 from modalities_pipeline.dataloading.dataloader import LLMDataLoader
+from modalities_pipeline.distributed.env import get_world_size
+from modalities_pipeline.distributed.mesh import ParallelismDegrees, get_parallel_degree
 from modalities_pipeline.exceptions import TrainingError
 from modalities_pipeline.loss_functions import Loss
 from modalities_pipeline.models.model import model_predict_batch
@@ -17,32 +21,38 @@ from modalities_pipeline.util import print_rank_0
 
 
 class Evaluator:
-    """Evaluates a model; its training mode is afterwards what it was before, even if evaluating fails."""
+    """Evaluates a model; its training mode is afterwards what it was before, even if evaluating fails.
+
+    Args:
+        device_mesh: the mesh of the run; without one every rank sees other data.
+    """
 
     def __init__(
         self,
         progress_publisher: MessagePublisher[ProgressUpdate],
         evaluation_result_publisher: MessagePublisher[EvaluationResultBatch],
+        device_mesh: DeviceMesh | None = None,
     ) -> None:
         self._progress_publisher = progress_publisher
         self._evaluation_result_publisher = evaluation_result_publisher
+        self._num_ranks_per_sample = get_world_size() / get_data_parallel_degree(device_mesh)
 
     def evaluate(
         self,
-        model: nn.Module,
+        model: nn.Module | list[nn.Module],
         data_loaders: list[LLMDataLoader],
         loss_fun: Loss,
         num_train_steps_done: int,
-        scheduled_pipeline: None = None,
+        scheduled_pipeline: Any = None,
     ) -> dict[str, EvaluationResultBatch]:
         """Tag of each data loader -> its results: the loss under its tag, and samples per second over all ranks.
 
         Every rank has to call it with data loaders of the same length.
 
         Raises:
-            TrainingError: a data loader has no batch.
+            TrainingError: a data loader has no batch, or the model is one of several parts.
         """
-        _refuse_pipeline(scheduled_pipeline)
+        model = only_model_part(model if isinstance(model, list) else [model], scheduled_pipeline)
         was_training = model.training
         model.eval()
         try:
@@ -54,11 +64,10 @@ class Evaluator:
             model.train(was_training)
 
     def evaluate_batch(
-        self, batch: DatasetBatch, model: nn.Module, loss_fun: Loss, scheduled_pipeline: None = None
+        self, batch: DatasetBatch, model: nn.Module, loss_fun: Loss, scheduled_pipeline: Any = None
     ) -> torch.Tensor:
         """Mean loss of one batch on this rank, without dimensions; the model stays in the mode it is in."""
-        _refuse_pipeline(scheduled_pipeline)
-        loss_sum, count = _sum_and_count(batch, model, loss_fun)
+        loss_sum, count = _sum_and_count(batch, only_model_part([model], scheduled_pipeline), loss_fun)
         return loss_sum / count
 
     def _evaluate_loader(
@@ -77,6 +86,7 @@ class Evaluator:
             self._publish_progress(num_batches, loader.dataloader_tag)
         if dist.is_initialized():
             dist.all_reduce(totals)
+            totals /= self._num_ranks_per_sample
         samples_per_s = totals[2] / (time.perf_counter() - started)
         result = EvaluationResultBatch(
             dataloader_tag=loader.dataloader_tag,
@@ -99,6 +109,23 @@ def _sum_and_count(batch: DatasetBatch, model: nn.Module, loss_fun: Loss) -> tup
     return loss_fun.sum_and_count(model_predict_batch(model, batch))
 
 
-def _refuse_pipeline(scheduled_pipeline: None) -> None:
-    if scheduled_pipeline is not None:
-        raise TrainingError("Pipeline parallelism is not available. Leave scheduled_pipeline out.")
+def only_model_part(model_parts: list[nn.Module], scheduled_pipeline: Any = None) -> nn.Module:
+    """The model, if it is in one piece.
+
+    Raises:
+        TrainingError: it consists of several parts or runs in a pipeline.
+    """
+    if scheduled_pipeline is not None or len(model_parts) != 1:
+        raise TrainingError(
+            f"The model consists of {len(model_parts)} part(s){' in a pipeline' if scheduled_pipeline else ''}, and "
+            "training by pipeline parallelism is not supported in this version. Leave scheduled_pipeline out, and give "
+            "app_state one model."
+        )
+    return model_parts[0]
+
+
+def get_data_parallel_degree(device_mesh: DeviceMesh | None) -> int:
+    """Number of ranks that see different samples: those of the mesh's data parallel dimensions; all without a mesh."""
+    if device_mesh is None:
+        return get_world_size()
+    return get_parallel_degree(device_mesh, [ParallelismDegrees.DP_REPLICATE, ParallelismDegrees.DP_SHARD])

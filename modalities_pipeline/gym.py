@@ -1,11 +1,16 @@
 """Training with evaluation and checkpoints at their intervals."""
 
+from typing import Any
+
+from modalities_pipeline.batch import EvaluationResultBatch
 from modalities_pipeline.checkpointing.app_state import AppState
 from modalities_pipeline.checkpointing.saving import CheckpointSaving
+from modalities_pipeline.config.schemas.training import TrainingComponentsInstantiationModel
 from modalities_pipeline.dataloading.dataloader import LLMDataLoader
 from modalities_pipeline.evaluator import Evaluator
 from modalities_pipeline.loss_functions import Loss
 from modalities_pipeline.progress.training_progress import TrainingProgress
+from modalities_pipeline.reporting.broker import MessagePublisher, ProgressUpdate
 from modalities_pipeline.trainer import Trainer
 from modalities_pipeline.util import print_rank_0
 
@@ -43,7 +48,7 @@ class Gym:
         train_data_loader: LLMDataLoader,
         evaluation_data_loaders: list[LLMDataLoader],
         checkpoint_saving: CheckpointSaving,
-        scheduled_pipeline: None = None,
+        scheduled_pipeline: Any = None,
     ) -> None:
         """Train to the end; intervals count all steps since the very first one, also those of an earlier run."""
         num_target_steps = self.trainer.progress.num_target_steps
@@ -78,3 +83,38 @@ class Gym:
             scheduled_pipeline=scheduled_pipeline,
         )
         print_rank_0("Training done.")
+
+
+def gym_of(
+    components: TrainingComponentsInstantiationModel,
+    results_publisher: MessagePublisher[EvaluationResultBatch],
+    progress_publisher: MessagePublisher[ProgressUpdate],
+) -> Gym:
+    """Trainer and evaluator of a training config, connected to where they report."""
+    settings = components.settings
+    progress, target = settings.training_progress, settings.training_target
+    enforcement = settings.consistency_enforcement
+    trainer = Trainer(
+        global_rank=settings.cuda_env.global_rank,
+        progress_publisher=progress_publisher,
+        evaluation_result_publisher=results_publisher,
+        gradient_acc_steps=settings.step_profile.gradient_accumulation_steps,
+        global_num_tokens_per_train_step=settings.step_profile.global_num_tokens_per_train_step,
+        device_mesh=components.device_mesh,
+        num_seen_train_steps=progress.num_seen_steps,
+        global_num_seen_tokens=progress.global_num_seen_tokens,
+        num_target_steps=target.num_target_steps,
+        num_target_tokens=target.num_target_tokens,
+        gradient_clipper=components.gradient_clipper,
+        mfu_calculator=components.mfu_calculator,
+        log_last_step=enforcement.enforce_last_step_logged,
+        profiler=components.profiler,
+    )
+    return Gym(
+        trainer=trainer,
+        evaluator=Evaluator(progress_publisher, results_publisher, components.device_mesh),
+        loss_fun=components.loss_fn,
+        num_ranks=settings.cuda_env.world_size,
+        evaluate_last_step=enforcement.enforce_last_step_evaluated,
+        checkpoint_last_step=enforcement.enforce_last_step_checkpointed,
+    )

@@ -1,5 +1,6 @@
 """One training run: config -> components -> experiment folder with checkpoints, metrics and a result."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +21,14 @@ from modalities_pipeline.config.plugins import add_plugins
 from modalities_pipeline.config.registry import Registry
 from modalities_pipeline.config.resolution import ResolverContext
 from modalities_pipeline.config.run_config import in_our_order, resolve_run_config, resume_run_config
-from modalities_pipeline.config.schemas.ignored_parts import without_ignored_parts
 from modalities_pipeline.config.schemas.training import TrainingComponentsInstantiationModel
 from modalities_pipeline.config.schemas.training_checks import check_training
+from modalities_pipeline.config.yaml_files.resolved_file import to_plain
 from modalities_pipeline.dataloading.token_ids import refuse_unknown_token_ids
 from modalities_pipeline.distributed.env import get_rank, get_world_size
 from modalities_pipeline.distributed.shared_errors import errors_raised_once
-from modalities_pipeline.evaluator import Evaluator
 from modalities_pipeline.experiment_folder import ExperimentFolder
-from modalities_pipeline.gym import Gym
+from modalities_pipeline.gym import gym_of
 from modalities_pipeline.progress.training_report import training_report
 from modalities_pipeline.reporting.broker import (
     MessageBroker,
@@ -36,9 +36,9 @@ from modalities_pipeline.reporting.broker import (
     MessageSubscriberIF,
     MessageTypes,
     ProgressUpdate,
+    closed_at_the_end,
 )
 from modalities_pipeline.reporting.to_disc import ToDiscResultSubscriber
-from modalities_pipeline.trainer import Trainer
 from modalities_pipeline.util import (
     experiment_id_of,
     get_synced_string,
@@ -128,12 +128,9 @@ class Main:
         Raises:
             ConfigError: all faults, found before anything is built; on one rank only, others raise a subclass.
         """
-        config_dict = self.config_dict
-        if issubclass(components_model_type, TrainingComponentsInstantiationModel):
-            config_dict = without_ignored_parts(config_dict)
         with errors_raised_once():
-            self._sections = self.component_factory.check(config_dict, components_model_type).sections
-        return self.component_factory.build_checked(config_dict, components_model_type)
+            self._sections = self.component_factory.check(self.config_dict, components_model_type).sections
+        return self.component_factory.build_checked(self.config_dict, components_model_type)
 
     def get_logging_publishers(
         self,
@@ -163,12 +160,31 @@ class Main:
                 folder.refuse_other_training(settings.experiment_id, self._resumes)
                 seen = settings.training_progress.num_seen_steps
                 folder.prepare(self.config_path, self._config.given, self._config.resolved, seen)
+        publishers = self.get_logging_publishers(
+            components.progress_subscriber,
+            components.evaluation_subscriber,
+            settings.cuda_env.global_rank,
+            settings.cuda_env.local_rank,
+            more_results_subscribers=[ToDiscResultSubscriber(folder.metrics_path)],
+        )
+        with closed_at_the_end(publishers[0].message_broker), settings.debugging or contextlib.nullcontext():
+            self._train(components, folder, *publishers)
+
+    def _train(
+        self,
+        components: TrainingComponentsInstantiationModel,
+        folder: ExperimentFolder,
+        results_publisher: MessagePublisher[EvaluationResultBatch],
+        progress_publisher: MessagePublisher[ProgressUpdate],
+    ) -> None:
+        settings, broker = components.settings, results_publisher.message_broker
         parts = components.app_state.model_parts
         num_parameters = get_total_number_of_trainable_parameters(parts, components.device_mesh)
-        components.evaluation_subscriber.consume_dict({"No. parameters": num_parameters})
+        broker.distribute_config(to_plain(self._config.resolved), MessageTypes.EVALUATION_RESULT)
+        broker.distribute_dict({"No. parameters": num_parameters}, MessageTypes.EVALUATION_RESULT)
         if get_rank() == 0:
             self._report(components, num_parameters, folder)
-        gym = self._build_gym(components, folder.metrics_path)
+        gym = gym_of(components, results_publisher, progress_publisher)
         gym.run(
             app_state=components.app_state,
             training_log_interval_in_steps=settings.intervals.training_log_interval_in_steps,
@@ -177,6 +193,7 @@ class Main:
             train_data_loader=components.train_dataloader,
             evaluation_data_loaders=components.eval_dataloaders,
             checkpoint_saving=components.checkpoint_saving,
+            scheduled_pipeline=components.scheduled_pipeline,
         )
         if get_rank() == 0:
             result = self._result(components, num_parameters)
@@ -193,40 +210,6 @@ class Main:
         if report is not None:
             print_rank_0(f"{report.text()}\n  experiment folder: {folder.path}")
             folder.write_report(report.as_dict())
-
-    def _build_gym(self, components: TrainingComponentsInstantiationModel, metrics_path: Path) -> Gym:
-        settings = components.settings
-        progress, target = settings.training_progress, settings.training_target
-        enforcement = settings.consistency_enforcement
-        evaluation_result_publisher, progress_publisher = self.get_logging_publishers(
-            components.progress_subscriber,
-            components.evaluation_subscriber,
-            settings.cuda_env.global_rank,
-            settings.cuda_env.local_rank,
-            more_results_subscribers=[ToDiscResultSubscriber(metrics_path)],
-        )
-        trainer = Trainer(
-            global_rank=settings.cuda_env.global_rank,
-            progress_publisher=progress_publisher,
-            evaluation_result_publisher=evaluation_result_publisher,
-            gradient_acc_steps=settings.step_profile.gradient_accumulation_steps,
-            global_num_tokens_per_train_step=settings.step_profile.global_num_tokens_per_train_step,
-            device_mesh=components.device_mesh,
-            num_seen_train_steps=progress.num_seen_steps,
-            global_num_seen_tokens=progress.global_num_seen_tokens,
-            num_target_steps=target.num_target_steps,
-            num_target_tokens=target.num_target_tokens,
-            gradient_clipper=components.gradient_clipper,
-            log_last_step=enforcement.enforce_last_step_logged,
-        )
-        return Gym(
-            trainer=trainer,
-            evaluator=Evaluator(progress_publisher, evaluation_result_publisher),
-            loss_fun=components.loss_fn,
-            num_ranks=settings.cuda_env.world_size,
-            evaluate_last_step=enforcement.enforce_last_step_evaluated,
-            checkpoint_last_step=enforcement.enforce_last_step_checkpointed,
-        )
 
     def _result(self, components: TrainingComponentsInstantiationModel, num_parameters: int) -> dict[str, Any]:
         target = components.settings.training_target

@@ -13,12 +13,18 @@ from modalities_pipeline.batch import DatasetBatch, EvaluationResultBatch
 from modalities_pipeline.checkpointing.app_state import AppState
 from modalities_pipeline.dataloading.dataloader import LLMDataLoader
 from modalities_pipeline.distributed.env import get_world_size
-from modalities_pipeline.distributed.gradients import scale_gradients_, set_gradient_synchronisation
-from modalities_pipeline.distributed.mesh import ParallelismDegrees, get_parallel_degree
+from modalities_pipeline.distributed.gradients import (
+    exchanges_gradients,
+    scale_gradients_,
+    set_gradient_synchronisation,
+)
+from modalities_pipeline.evaluator import get_data_parallel_degree, only_model_part
 from modalities_pipeline.exceptions import TrainingError
 from modalities_pipeline.loss_functions import Loss
 from modalities_pipeline.models.model import model_predict_batch
 from modalities_pipeline.optim.gradient_clipping import GradientClipperIF
+from modalities_pipeline.profiling.profilers import SteppableNoProfiler, SteppableProfilerIF
+from modalities_pipeline.progress.mfu import MFUCalculatorABC
 from modalities_pipeline.progress.training_progress import TrainingProgress
 from modalities_pipeline.reporting.broker import ExperimentStatus, MessagePublisher, MessageTypes, ProgressUpdate
 from modalities_pipeline.reporting.training_metrics import ThroughputAggregationKeys as ThroughputAggregationKeys
@@ -51,8 +57,10 @@ class Trainer:
         num_seen_train_steps, global_num_seen_tokens: where the run continues.
         num_target_steps, num_target_tokens: where it ends, counted from the very first step.
         gradient_clipper: clips once per step and gives the norm.
-        mfu_calculator: has `compute(num_samples_per_second)`; without one the MFU is reported as -1.
+        mfu_calculator: without one the MFU is reported as -1.
         log_last_step: report the last step, too, if the interval would not.
+        profiler: is entered for the training, and told after each optimizer step (with its log, evaluation and
+            checkpoint) that a step is over; a training with fewer steps than it wants is no error.
     """
 
     def __init__(
@@ -68,8 +76,9 @@ class Trainer:
         num_target_steps: int,
         num_target_tokens: int,
         gradient_clipper: GradientClipperIF,
-        mfu_calculator: Any = None,
+        mfu_calculator: MFUCalculatorABC | None = None,
         log_last_step: bool = True,
+        profiler: SteppableProfilerIF | None = None,
     ) -> None:
         self.global_rank = global_rank
         self.gradient_acc_steps = gradient_acc_steps
@@ -86,10 +95,8 @@ class Trainer:
         self._progress_publisher = progress_publisher
         self._evaluation_result_publisher = evaluation_result_publisher
         self._log_last_step = log_last_step
-        self._dp_degree = get_world_size()
-        if device_mesh is not None:
-            dp_methods = [ParallelismDegrees.DP_REPLICATE, ParallelismDegrees.DP_SHARD]
-            self._dp_degree = get_parallel_degree(device_mesh, dp_methods)
+        self._profiler = profiler if profiler is not None else SteppableNoProfiler()
+        self._dp_degree = get_data_parallel_degree(device_mesh)
         compute_mfu = mfu_calculator.compute if mfu_calculator is not None else None
         self._metrics = TrainingMetrics(self._dp_degree, global_num_tokens_per_train_step, compute_mfu)
 
@@ -101,31 +108,40 @@ class Trainer:
         training_log_interval_in_steps: int,
         evaluation_callback: EvaluationCallback,
         checkpointing_callback: CheckpointingCallback,
-        scheduled_pipeline: None = None,
+        scheduled_pipeline: Any = None,
     ) -> None:
         """Train until the target number of steps; at each step report, then evaluate, then save as the callbacks do.
 
         Raises:
-            TrainingError: on every rank: the data do not suffice for all steps (before the first one), or a loss or
-                gradient norm is not finite (before the optimizer takes the step).
+            TrainingError: on every rank: the data do not suffice for all steps, the model is one of several parts, or
+                each rank has one of its own (before the first step); or a loss or gradient norm is not finite (before
+                the optimizer takes the step).
         """
-        if scheduled_pipeline is not None:
-            raise TrainingError("Pipeline parallelism is not available. Leave scheduled_pipeline out.")
+        model = only_model_part(app_state.model_parts, scheduled_pipeline)
+        self._refuse_separate_models(model)
         self._refuse_short_data(train_loader)
-        (model,) = app_state.model_parts
         model.train()
         batches = iter(train_loader)
         stop_watch = TimeRecorder()
-        while self.progress.num_seen_steps_total < self.progress.num_target_steps:
-            with stop_watch:
-                self._step(app_state, model, batches, loss_fun, train_loader.dataloader_tag)
-            num_steps = self.progress.num_seen_steps_total
-            is_last = num_steps == self.progress.num_target_steps
-            if num_steps % training_log_interval_in_steps == 0 or (is_last and self._log_last_step):
-                self._report(app_state, train_loader.dataloader_tag, stop_watch.delta_t)
-                stop_watch.reset()
-            evaluation_callback(num_train_steps_done=num_steps)
-            checkpointing_callback(training_progress=self.progress)
+        with self._profiler:
+            while self.progress.num_seen_steps_total < self.progress.num_target_steps:
+                with stop_watch:
+                    self._step(app_state, model, batches, loss_fun, train_loader.dataloader_tag)
+                num_steps = self.progress.num_seen_steps_total
+                is_last = num_steps == self.progress.num_target_steps
+                if num_steps % training_log_interval_in_steps == 0 or (is_last and self._log_last_step):
+                    self._report(app_state, train_loader.dataloader_tag, stop_watch.delta_t)
+                    stop_watch.reset()
+                evaluation_callback(num_train_steps_done=num_steps)
+                checkpointing_callback(training_progress=self.progress)
+                self._profiler.step()
+
+    def _refuse_separate_models(self, model: nn.Module) -> None:
+        if self._dp_degree > 1 and not exchanges_gradients(model):
+            raise TrainingError(
+                f"{self._dp_degree} ranks see different samples, but the model's gradients are not exchanged, so that "
+                "each would train a model of its own. Wrap it with fsdp2_wrapped, or start one process."
+            )
 
     def _refuse_short_data(self, train_loader: LLMDataLoader) -> None:
         num_steps = self.progress.num_target_steps - self.progress.num_seen_steps_total

@@ -16,10 +16,16 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 
 from modalities_pipeline.config.overlays import load_config
 from modalities_pipeline.distributed.env import get_rank
+from modalities_pipeline.distributed.mesh import (
+    ParallelismDegrees,
+    get_mesh_for_parallelism_method,
+    has_parallelism_method,
+)
 from modalities_pipeline.exceptions import ConfigError, TimeRecorderStateError
 
 EnumT = TypeVar("EnumT", bound=enum.Enum)
@@ -113,12 +119,33 @@ def get_local_number_of_trainable_parameters(model: nn.Module) -> int:
 
 
 def get_total_number_of_trainable_parameters(model: nn.Module | list[nn.Module], device_mesh: DeviceMesh | None) -> int:
-    """Number of trainable parameters of the whole model; a sharded parameter counts once.
+    """Number of trainable parameters of the whole model, plain or sharded; a sharded parameter counts once.
 
-    `device_mesh` is the mesh of the run; the count of a sharded model does not depend on it.
+    Args:
+        model: the model, or a list of this rank's parts of it.
+        device_mesh: the mesh of the run; where it has a dimension pp, the parts of all its ranks are added up, and
+            every rank has to call this.
     """
     parts = model if isinstance(model, list) else [model]
-    return sum(parameter.numel() for part in parts for parameter in part.parameters() if parameter.requires_grad)
+    num_parameters = sum(_num_trainable_parameters(part) for part in parts)
+    if device_mesh is None or not has_parallelism_method(device_mesh, ParallelismDegrees.PP):
+        return num_parameters
+    total = torch.tensor(num_parameters, device=device_mesh.device_type)
+    pipeline = get_mesh_for_parallelism_method(device_mesh, ParallelismDegrees.PP)
+    dist.all_reduce(total, group=pipeline.get_group())
+    return int(total)
+
+
+def _num_trainable_parameters(part: nn.Module) -> int:
+    whole: dict[int, int] = {}  # by the id of a parameter of which FSDP1 leaves this rank a part
+    for unit in FullyShardedDataParallel.fsdp_modules(part):
+        if unit._handle is not None:
+            flat = unit._handle.flat_param
+            whole[id(flat)] = sum(flat._numels)
+            whole |= {id(one): numel for one, numel in zip(flat._params or (), flat._numels, strict=False)}
+    return sum(
+        whole.get(id(parameter), parameter.numel()) for parameter in part.parameters() if parameter.requires_grad
+    )
 
 
 def get_module_class_from_name(module: nn.Module, name: str) -> type[nn.Module] | None:

@@ -1,6 +1,8 @@
 """Fixtures that several parts of the test suite share."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for the network; set before transformers is imported
 
+_REPOSITORY = Path(__file__).parents[1]
 _TOKENIZER_VECTORS = Path(__file__).parent / "tokenization" / "vectors"
 
 
@@ -69,6 +72,24 @@ def process_group() -> Iterator[None]:
 
     with DistributedEnv():
         yield
+
+
+@pytest.fixture(scope="session")
+def run_distributed() -> Callable[..., None]:
+    """Function (script, number of processes, arguments): runs a script under torchrun and fails with its output."""
+
+    def run(script: Path, num_processes: int, *arguments: str) -> None:
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_processes}"]
+        result = subprocess.run(
+            [*launcher, str(script), *arguments],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(_REPOSITORY)},
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+
+    return run
 
 
 def _hashed(index: int, count: int) -> np.ndarray:

@@ -29,6 +29,11 @@ def test_detached_tensors_have_no_graph(kind):
     assert not any(item.requires_grad for item in tensors)
 
 
+def test_a_result_whose_predictions_have_no_samples_has_the_length_of_its_targets():
+    result = InferenceResultBatch(targets={"t": torch.zeros(3, 2)}, predictions={"loss": torch.zeros(())})
+    assert len(result) == 3
+
+
 def test_inference_result_names_the_key_that_is_missing():
     batch = InferenceResultBatch(targets={"y": torch.zeros(1)}, predictions={"logits": torch.zeros(1)})
     batch.to_cpu()

@@ -183,7 +183,7 @@ def test_the_table_of_settings_is_complete() -> None:
         inner = {f"{name}.{key}": item for model in models for key, item in model.model_fields.items()}
         fields |= {key: item.is_required() for key, item in (inner or {name: field}).items()}
     given = {key for key in fields if key.split(".")[0] in DEFAULT_SETTINGS} | {"step_profile.dp_degree"}
-    assert set(named) == set(fields) - {"debugging"}
+    assert set(named) == set(fields)
     assert {key for key, default in named.items() if default == "required"} == {
         key for key, is_required in fields.items() if is_required and key not in given
     }

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 
 from modalities_pipeline.batch import DatasetBatch
 from modalities_pipeline.evaluator import Evaluator
@@ -40,7 +41,7 @@ def _batch(targets: list[list[int]]) -> DatasetBatch:
 
 
 def test_loss_is_the_mean_over_targets_not_over_batches(evaluator):
-    """B055: a batch with few targets does not count as much as one with many."""
+    """B055, W19: a batch with few targets does not count as much as one with many."""
     model = _Model()
     batches = _Loader([_batch([[1, 2, 3], [4, 5, 6]]), _batch([[7, -100, -100]])])
     result = evaluator.evaluate(model, [batches], LOSS, num_train_steps_done=5)["val"]
@@ -74,3 +75,24 @@ def test_mode_of_the_model_is_restored_if_evaluating_fails(evaluator):
 def test_an_empty_loader_is_an_error_not_nan(evaluator):
     with pytest.raises(TrainingError, match="'val' has no batch"):
         evaluator.evaluate(_Model(), [_Loader()], LOSS, 1)
+
+
+def test_a_model_may_come_as_a_list_of_one_and_not_of_several_parts(evaluator):
+    model = _Model()
+    results = evaluator.evaluate([model], [_Loader([_batch([[1]])])], LOSS, 1)
+    assert list(results) == ["val"]
+    for models, pipeline in (([model, model], None), ([model], object())):
+        with pytest.raises(TrainingError, match="pipeline parallelism is not supported"):
+            evaluator.evaluate(models, [], LOSS, 1, scheduled_pipeline=pipeline)
+
+
+def test_a_sample_counts_once_however_many_ranks_see_it(monkeypatch, publisher, process_group):
+    """Tensor parallel ranks see the same samples: of two ranks, one by one, they are half of all that is added up."""
+    monkeypatch.setattr("modalities_pipeline.evaluator.get_world_size", lambda: 2)
+    monkeypatch.setattr("modalities_pipeline.evaluator.dist.all_reduce", lambda totals: totals.mul_(2))
+    clock = iter([0.0, 4.0])
+    monkeypatch.setattr("modalities_pipeline.evaluator.time.perf_counter", lambda: next(clock))
+    mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("dp_shard", "tp"))
+    batches = _Loader([_batch([[1], [2], [3]]), _batch([[1]])])
+    result = Evaluator(publisher, publisher, mesh).evaluate(_Model(), [batches], LOSS, 1)["val"]
+    assert result.throughput_metrics["evaluation_num_samples_per_second"].value.item() == 1.0

@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
+from torch import nn
 
 from modalities_pipeline.checkpointing.app_state import AppState
 from modalities_pipeline.gym import Gym
@@ -39,8 +41,9 @@ def run():
         gym = Gym(
             _Trainer(num_seen_steps, num_target_steps), SimpleNamespace(evaluate=evaluate), None, num_ranks=1, **options
         )
+        model = nn.Linear(1, 1)
         gym.run(
-            app_state=AppState([None], None),
+            app_state=AppState(model, torch.optim.SGD(model.parameters(), lr=1.0)),
             training_log_interval_in_steps=1,
             evaluation_interval_in_steps=3,
             checkpointing_interval_in_steps=4,

@@ -5,21 +5,27 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 import yaml
+from whole_runs import (
+    NUM_STEPS,
+    REPOSITORY,
+    STEP_PROFILES,
+    command_of,
+    environment_of_runs,
+    train,
+    write_data,
+    write_small_config,
+)
 
 from modalities_pipeline.checkpointing.folders import find_checkpoints, find_latest_checkpoint
-from modalities_pipeline.config.overlays import Override, load_config
-from modalities_pipeline.data.manifest import BuildResult, StageIdentity, record
+from modalities_pipeline.config.overlays import load_config
 from modalities_pipeline.data.pbin import PackedFileWriter
 from modalities_pipeline.reporting.to_disc import read_results
 
@@ -28,74 +34,19 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled"),  # checkpoints are read without a process group
 ]
 
-REPOSITORY = Path(__file__).parents[1]
-NUM_STEPS = 40
-SMALL = {
-    "settings.intervals.training_log_interval_in_steps": 1,
-    "settings.intervals.evaluation_interval_in_steps": 15,
-    "settings.intervals.checkpointing_interval_in_steps": 10,
-    "settings.step_profile.sequence_length": 16,
-    "settings.training_target.num_target_steps": NUM_STEPS,
-    "settings.training_target.num_target_tokens": NUM_STEPS * 64,
-    "model_raw.config.n_layer": 1,
-    "model_raw.config.ffn_hidden": 128,
-    "model_raw.config.use_weight_tying": True,
-    "checkpoint_saving.config.checkpoint_saving_strategy.config.k": -1,
-}
-# number of ranks -> settings with which a step sees the same four samples
-STEP_PROFILES = {
-    1: {"settings__step_profile__local_train_micro_batch_size": 4},
-    2: {
-        "settings__step_profile__local_train_micro_batch_size": 1,
-        "settings__step_profile__gradient_accumulation_steps": 2,
-    },
-}
-
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory) -> Path:
-    """Folder with train.pbin (a text that repeats itself) and validation.pbin."""
+    """Folder with train.pbin and validation.pbin."""
     folder = tmp_path_factory.mktemp("data")
-    for name, num_tokens in (("train", NUM_STEPS * 64 + 1), ("validation", 129)):
-        path = folder / f"{name}.pbin"
-        with PackedFileWriter(path, 2) as writer:
-            writer.write_document(np.arange(num_tokens) ** 2 % 101)
-        record(StageIdentity("merged_pbin", "1", {}, {}), path, BuildResult(details={"num_token_ids": 101}), 0.0)
+    write_data(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
 def write_config(tmp_path_factory, data_dir) -> Callable[..., Path]:
     """Function overrides -> the shipped config, made small."""
-
-    def write(**changed: Any) -> Path:
-        paths = {
-            f"settings.paths.{name}_dataset_path": str(data_dir / f"{name}.pbin") for name in ("train", "validation")
-        }
-        changes = {key.replace("__", "."): value for key, value in changed.items()}
-        changes = SMALL | paths | changes
-        overrides = [Override(key, value) for key, value in changes.items()]
-        content = load_config(REPOSITORY / "configs" / "train_tiny_cpu.yaml", overrides).data
-        path = tmp_path_factory.mktemp("config") / "config.yaml"
-        path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-        return path
-
-    return write
-
-
-def _command(config: Path, root: Path, num_processes: int, *options: str) -> list[str]:
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_processes}"]
-    run = ["-m", "modalities_pipeline", "run", "--config_file_path", str(config), "--experiments_root_path", str(root)]
-    return [sys.executable, *(launcher if num_processes > 1 else []), *run, "--experiment_id", "x", *options]
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
-
-
-def _train(config: Path, root: Path, num_processes: int, *options: str) -> subprocess.CompletedProcess:
-    command = _command(config, root, num_processes, *options)
-    return subprocess.run(command, env=_environment(), capture_output=True, text=True, timeout=300)
+    return lambda **changed: write_small_config(tmp_path_factory.mktemp("config"), data_dir, **changed)
 
 
 def _children(pid: int) -> list[int]:
@@ -116,7 +67,7 @@ def uninterrupted(write_config, tmp_path_factory) -> dict[int, Path]:
     folders = {}
     for num_ranks in (1, 2):
         root = tmp_path_factory.mktemp(f"ranks_{num_ranks}")
-        completed = _train(write_config(**STEP_PROFILES[num_ranks]), root, num_ranks)
+        completed = train(write_config(**STEP_PROFILES[num_ranks]), root, num_ranks)
         assert completed.returncode == 0, completed.stderr
         folders[num_ranks] = root / "x"
     return folders
@@ -172,8 +123,8 @@ def test_a_killed_run_continues_and_ends_with_the_same_weights(write_config, tmp
     config = write_config(**STEP_PROFILES[2])
     folder = tmp_path / "root" / "x"
     process = subprocess.Popen(
-        _command(config, folder.parent, 2),
-        env=_environment(),
+        command_of(config, folder.parent, 2),
+        env=environment_of_runs(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -185,7 +136,7 @@ def test_a_killed_run_continues_and_ends_with_the_same_weights(write_config, tmp
     process.wait()
     assert find_latest_checkpoint(folder / "checkpoints") is not None
     assert not (folder / "result.json").exists()
-    resumed = _train(config, folder.parent, 2, "--resume")
+    resumed = train(config, folder.parent, 2, "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert "Continuing from" in resumed.stdout
     expected = _weights(find_latest_checkpoint(uninterrupted[2] / "checkpoints"))
@@ -205,7 +156,7 @@ def test_resuming_a_finished_run_succeeds_without_a_step(write_config, tmp_path,
     shutil.copytree(uninterrupted[2], folder)
     before = json.loads((folder / "result.json").read_text("utf-8"))
     checkpoints = find_checkpoints(folder / "checkpoints")
-    completed = _train(write_config(**STEP_PROFILES[1]), folder.parent, 1, "--resume")
+    completed = train(write_config(**STEP_PROFILES[1]), folder.parent, 1, "--resume")
     assert completed.returncode == 0, completed.stderr
     after = json.loads((folder / "result.json").read_text("utf-8"))
     for key in ("train_loss", "evaluation_losses", "num_steps", "num_parameters"):
@@ -221,7 +172,7 @@ def test_faults_in_a_config_end_the_run_with_one_clear_message(write_config, tmp
         settings__intervals__evaluation_interval_in_steps=0,
         optimizer__config__lr="high",
     )
-    completed = _train(config, tmp_path / "root", 1)
+    completed = train(config, tmp_path / "root", 1)
     assert completed.returncode == 1
     assert "Traceback" not in completed.stderr
     assert f"Error: {config}:" in completed.stderr
@@ -236,7 +187,7 @@ def test_faults_in_a_config_end_the_run_with_one_clear_message(write_config, tmp
 
 def test_several_ranks_report_the_faults_of_a_config_once(write_config, tmp_path):
     config = write_config(optimizer__config__lr="high")
-    completed = _train(config, tmp_path / "root", 2)
+    completed = train(config, tmp_path / "root", 2)
     assert completed.returncode == 1
     assert completed.stderr.count("optimizer.config.lr: has to be a number (given: 'high')") == 1
 
@@ -244,7 +195,7 @@ def test_several_ranks_report_the_faults_of_a_config_once(write_config, tmp_path
 def test_a_target_beyond_the_data_is_refused_before_training(write_config, tmp_path):
     """B010, B078"""
     too_many = {"num_target_steps": NUM_STEPS + 1, "num_target_tokens": (NUM_STEPS + 1) * 64}
-    completed = _train(write_config(settings__training_target=too_many, **STEP_PROFILES[1]), tmp_path / "root", 1)
+    completed = train(write_config(settings__training_target=too_many, **STEP_PROFILES[1]), tmp_path / "root", 1)
     assert completed.returncode == 1
     assert "the training dataset has 2560 tokens (160 samples of 16), num_target_tokens is 2624" in completed.stderr
 
@@ -256,7 +207,7 @@ def test_validation_data_too_small_for_a_batch_are_refused_before_training(write
         settings__training_target={"num_target_steps": 10, "num_target_tokens": 2560},
         lr_scheduler__config__warmup_steps=1,
     )
-    completed = _train(config, tmp_path / "root", 1)
+    completed = train(config, tmp_path / "root", 1)
     assert completed.returncode == 1
     assert (
         "the evaluation data loader 'val' has no batch: its dataset has 8 samples, a batch on all ranks needs 16 "
@@ -268,7 +219,7 @@ def test_validation_data_too_small_for_a_batch_are_refused_before_training(write
 def test_training_data_too_short_for_a_step_are_named(write_config, tmp_path, data_dir):
     target = load_config(REPOSITORY / "configs" / "train_tiny_cpu.yaml").data["settings"]["training_target"]
     config = write_config(settings__training_target=target, settings__step_profile__local_train_micro_batch_size=200)
-    completed = _train(config, tmp_path / "root", 1)
+    completed = train(config, tmp_path / "root", 1)
     assert completed.returncode == 1
     assert f"{data_dir / 'train.pbin'} is too short for one step: its 2561 tokens make 160 samples" in completed.stderr
     assert "warmup_steps" not in completed.stderr
@@ -283,7 +234,7 @@ def test_token_ids_that_the_model_does_not_know_are_refused_before_training(writ
         settings__paths__train_dataset_path=str(tmp_path / "other.pbin"),
         **STEP_PROFILES[2],
     )
-    completed = _train(config, tmp_path / "root", 2)
+    completed = train(config, tmp_path / "root", 2)
     assert completed.returncode != 0
     assert f"{tmp_path / 'other.pbin'} holds token id 199, but the model knows only the ids below" in completed.stderr
     assert not (tmp_path / "root").exists()

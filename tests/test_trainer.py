@@ -1,5 +1,10 @@
 """The training loop: the right gradient, the right numbers in the right order, and no silent end."""
 
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +14,9 @@ from modalities_pipeline.checkpointing.app_state import AppState
 from modalities_pipeline.exceptions import TrainingError
 from modalities_pipeline.loss_functions import CLMCrossEntropyLoss
 from modalities_pipeline.optim.gradient_clipping import FSDPGradientClipper, GradientClippingMode
+from modalities_pipeline.profiling.kernel_tracing import SteppableKernelProfiler
+from modalities_pipeline.profiling.profilers import SteppableNoProfiler
+from modalities_pipeline.progress.mfu import MFUCalculatorABC
 from modalities_pipeline.trainer import Trainer
 
 LOSS = CLMCrossEntropyLoss(target_key="target_ids", prediction_key="logits")
@@ -51,6 +59,8 @@ def _train_tiny(
     log_interval: int = 1,
     model: nn.Module | None = None,
     num_steps: int | None = None,
+    max_norm: float = 1e9,
+    **options: Any,
 ) -> AppState:
     model = model or _TinyModel()
     app_state = AppState(model, torch.optim.SGD(model.parameters(), lr=1.0))
@@ -66,7 +76,8 @@ def _train_tiny(
         global_num_seen_tokens=0,
         num_target_steps=num_steps,
         num_target_tokens=num_steps * 8 * 16,
-        gradient_clipper=FSDPGradientClipper(model, GradientClippingMode.P2_NORM, 1e9),
+        gradient_clipper=FSDPGradientClipper(model, GradientClippingMode.P2_NORM, max_norm),
+        **options,
     )
     trainer.train(
         app_state,
@@ -89,6 +100,37 @@ def test_accumulation_changes_neither_gradient_nor_logged_loss(publisher, record
     difference = whole.model_parts[0].embedding.weight - split.model_parts[0].embedding.weight
     assert difference.abs().max() < 1e-6
     assert not torch.equal(whole.model_parts[0].embedding.weight, _TinyModel().embedding.weight)
+
+
+def test_micro_batches_are_clipped_together_not_one_by_one(publisher, recorder):
+    """B050: the step is as long as the norm allows, and in the direction of the one big batch."""
+    weights = []
+    for batch_size in (8, 2):
+        batches = _batches(batch_size, mask_up_to=13)
+        weights.append(_train_tiny(publisher, batches, 8 // batch_size, max_norm=1e-3).model_parts[0].embedding.weight)
+        assert recorder.events[-1].metrics["grad norm last"].value > 0.01
+    assert (weights[0] - weights[1]).abs().max() < 1e-7
+    assert (weights[1] - _TinyModel().embedding.weight).norm().item() == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_logged_loss_is_the_mean_over_all_targets_since_the_last_log(publisher, recorder):
+    """B049, W19: of two steps with four micro batches each, whatever their number of targets; `last` is of the last."""
+    batches = _batches(2, mask_up_to=13, count=16)
+    model = _TinyModel()
+    with torch.no_grad():
+        losses = [_loss_sum_and_count(model, batch) for batch in batches]
+    model.embedding.weight.requires_grad_(True)
+    _train_tiny(publisher, batches, 4, log_interval=2, model=model, max_norm=1e-30)  # steps that change nothing
+    (result,) = [event for event in recorder.events if hasattr(event, "losses")]
+    expected = sum(loss for loss, _ in losses) / sum(count for _, count in losses)
+    assert result.losses["train loss avg"].value.item() == pytest.approx(expected, abs=1e-6)
+    assert result.losses["train loss last"].value.item() == pytest.approx(losses[-1][0] / losses[-1][1], abs=1e-6)
+
+
+def _loss_sum_and_count(model: nn.Module, batch: DatasetBatch) -> tuple[float, int]:
+    logits = model(batch.samples)["logits"].flatten(0, 1)
+    targets = batch.targets["target_ids"].flatten()
+    return nn.functional.cross_entropy(logits, targets, reduction="sum").item(), int((targets != -100).sum())
 
 
 def test_a_micro_batch_without_any_target_counts_nothing(publisher):
@@ -151,3 +193,86 @@ def test_throughput_leaves_out_evaluation_and_checkpoints(publisher, recorder, m
     assert clock[0] == 200.0
     rates = [event.throughput_metrics["train tokens/s"].value for event in recorder.events if hasattr(event, "losses")]
     assert all(torch.isinf(rate) for rate in rates)
+
+
+class _Profiler(SteppableNoProfiler):
+    """Notes what happens, among the events of the training."""
+
+    def __init__(self, events: list) -> None:
+        self._events = events
+
+    def __enter__(self) -> Self:
+        self._events.append("enter")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._events.append("exit")
+
+    def step(self) -> None:
+        self._events.append("profiled")
+
+
+def test_the_profiler_is_stepped_once_after_each_optimizer_step(publisher, recorder):
+    """W30: not per micro batch; it is left before the training returns."""
+    _train_tiny(publisher, _batches(2, 0), 2, profiler=_Profiler(recorder.events))
+    events = [event if isinstance(event, str) else type(event).__name__ for event in recorder.events]
+    step = ["ProgressUpdate", "ProgressUpdate", "EvaluationResultBatch", "profiled"]
+    assert events == ["enter", *step, *step, "exit"]
+
+
+def test_the_profiler_is_left_if_the_training_fails(publisher, recorder):
+    with pytest.raises(IndexError):
+        _train_tiny(
+            publisher, [DatasetBatch({"input_ids": torch.tensor([[500]])}, {})], 1, profiler=_Profiler(recorder.events)
+        )
+    assert recorder.events == ["enter", "exit"]
+
+
+def test_fewer_steps_than_the_profiler_wants_are_no_error(publisher, tmp_path, caplog):
+    """W30: the training is good, whatever was profiled of it."""
+    flags = dict.fromkeys(("profile_memory", "record_shapes", "with_flops", "with_stack", "with_modules"), False)
+    profiler = SteppableKernelProfiler(1, 1, 5, ["CPU"], **flags, output_folder_path=tmp_path)
+    _train_tiny(publisher, _batches(2, 0), 1, profiler=profiler)
+    assert "needs 7 steps, there were only 4" in caplog.text
+    assert (tmp_path / "profiler_trace_ranks_1_rank_0.json").is_file()
+
+
+class _MFU(MFUCalculatorABC):
+    def compute(self, num_samples_per_second: torch.Tensor | float) -> torch.Tensor:
+        return torch.as_tensor(num_samples_per_second) / 1e6
+
+
+@pytest.mark.parametrize("calculator", [_MFU(), None])
+def test_mfu_is_that_of_the_samples_per_second_or_none(calculator, publisher, recorder):
+    _train_tiny(publisher, _batches(8, 0), 1, mfu_calculator=calculator)
+    throughput = recorder.events[-1].throughput_metrics
+    expected = throughput["train samples/s"].value.item() / 1e6 if calculator else -1.0
+    assert throughput["train mfu (16-bit)"].value.item() == pytest.approx(expected)
+
+
+def test_several_parts_and_pipelines_are_refused_before_the_first_step(publisher, recorder):
+    """They would be trained in part only."""
+    models = [_TinyModel(), _TinyModel()]
+    clipper = FSDPGradientClipper(models[0], GradientClippingMode.P2_NORM, 1e9)
+    trainer = Trainer(0, publisher, publisher, 1, 128, None, 0, 0, 1, 128, clipper)
+    for parts, pipeline in ((models, None), (models[:1], object())):
+        app_state: Any = SimpleNamespace(model_parts=parts)
+        with pytest.raises(TrainingError, match="pipeline parallelism is not supported"):
+            trainer.train(app_state, _ListLoader(_batches(8, 0)), LOSS, 1, None, None, scheduled_pipeline=pipeline)
+    assert recorder.events == []
+
+
+def test_training_leaves_the_global_random_numbers_alone(publisher):
+    """W32: whatever draws from them afterwards does not depend on how long the training was."""
+    model = _TinyModel()
+    before = random.getstate(), torch.get_rng_state(), torch.initial_seed()
+    _train_tiny(publisher, _batches(2, 0), 2, model=model)
+    assert random.getstate() == before[0]
+    assert torch.equal(torch.get_rng_state(), before[1])
+    assert torch.initial_seed() == before[2]
+
+
+@pytest.mark.multi_process
+def test_ranks_with_uneven_targets_train_as_one_process(run_distributed):
+    """B048, B051, B053, W19: see the script; also with evaluation, and models that nothing synchronises are refused."""
+    run_distributed(Path(__file__).parent / "uneven_training.py", 2)

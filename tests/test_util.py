@@ -30,6 +30,7 @@ class _Colour(enum.Enum):
 
 
 def test_enum_members_are_found_by_name_and_a_wrong_name_lists_them():
+    """W25: with Modalities a wrong name is a TypeError about something else."""
     assert parse_enum_by_name("RED", _Colour) is _Colour.RED
     with pytest.raises(ConfigError, match=r"'red' is unknown. Use one of: RED, BLUE."):
         parse_enum_by_name("red", _Colour)

@@ -67,7 +67,7 @@ COMPONENTS: list[ComponentEntity] = [
     ComponentEntity(
         "checkpoint_saving_execution",
         "fsdp1",
-        None,
+        f"{_CHECKPOINTING}.fsdp1_saving:FSDP1CheckpointSaving",
         f"{_CONFIGS}:FSDP1CheckpointSavingConfig",
         CHECKPOINT_SAVING_EXECUTION,
         "writes an FSDP1 model and its optimizer as one file each",
@@ -84,7 +84,7 @@ COMPONENTS: list[ComponentEntity] = [
     ComponentEntity(
         "checkpoint_loading",
         "fsdp1",
-        None,
+        f"{_CHECKPOINTING}.fsdp1_loading:FSDP1CheckpointLoading",
         f"{_CONFIGS}:FSDP1CheckpointLoadingConfig",
         FSDP1_CHECKPOINT_LOADING,
         "loads a model from one file and wraps it with FSDP1",
@@ -110,7 +110,7 @@ COMPONENTS: list[ComponentEntity] = [
     ComponentEntity(
         "optimizer",
         "fsdp1_checkpointed",
-        None,
+        f"{_CHECKPOINTING}.fsdp1_loading:get_fsdp1_checkpointed_optimizer",
         f"{_CONFIGS}:FSDP1CheckpointedOptimizerConfig",
         OPTIMIZER,
         "an optimizer with the state of a checkpoint file",

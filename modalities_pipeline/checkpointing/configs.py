@@ -115,6 +115,8 @@ class FSDP1CheckpointedOptimizerConfig(ComponentConfig):
     """Fields of the optimizer `fsdp1_checkpointed`."""
 
     checkpoint_loading: PydanticFSDP1CheckpointLoadingIFType
-    checkpoint_path: Annotated[InputPath, Field(description="file of the optimizer's state")]
+    checkpoint_path: Annotated[
+        InputPath, Field(description="file of the optimizer's state; a scheduler goes on if its last_epoch says so")
+    ]
     wrapped_model: PydanticPytorchModuleType
     optimizer: PydanticOptimizerIFType

@@ -1,7 +1,10 @@
-"""Checkpoint folders on disk: which are complete, which is the newest. Imports no torch."""
+"""Checkpoints on disk, folders and pairs of files: which are complete, which is the newest. Imports no torch."""
 
+import contextlib
+import glob
 import logging
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from modalities_pipeline.exceptions import CheckpointingError
@@ -12,6 +15,7 @@ logger = logging.getLogger(__name__)
 INFO_FILE_NAME = "last_checkpoint_info.json"
 _METADATA_FILE_NAME = ".metadata"
 _TEMPORARY_SUFFIX = ".tmp"
+_FILE_SUFFIX = ".bin"
 
 
 def is_complete(checkpoint_folder_path: Path) -> bool:
@@ -43,6 +47,14 @@ def find_checkpoints(checkpoint_path: Path, experiment_id: str | None = None) ->
     return sorted(found, key=lambda item: (item[1].num_seen_steps_total, item[0].stat().st_mtime_ns))
 
 
+def progresses_before(
+    training_progress: TrainingProgress, progresses: Iterable[TrainingProgress]
+) -> list[TrainingProgress]:
+    """Those with fewer steps than the current ones, in their order."""
+    num_steps = training_progress.num_seen_steps_total
+    return [progress for progress in progresses if progress.num_seen_steps_total < num_steps]
+
+
 def find_latest_checkpoint(checkpoint_path: Path) -> Path | None:
     """The complete checkpoint with the most steps in a folder, None if there is none."""
     checkpoints = find_checkpoints(checkpoint_path)
@@ -61,5 +73,48 @@ def remove_checkpoint(checkpoint_folder_path: Path) -> None:
 
 def remove_leftovers(checkpoint_path: Path, experiment_id: str) -> None:
     """Delete what savings and deletions of this experiment left behind when they were killed."""
-    for folder in checkpoint_path.glob(f".eid_{experiment_id}-seen_steps_*{_TEMPORARY_SUFFIX}"):
+    for folder in checkpoint_path.glob(f".eid_{glob.escape(experiment_id)}-seen_steps_*{_TEMPORARY_SUFFIX}"):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def fsdp1_file_paths(
+    checkpoint_path: Path, experiment_id: str, training_progress: TrainingProgress
+) -> tuple[Path, Path]:
+    """Where the files of the model and of the optimizer of a state are, or would be, as Modalities names them."""
+    model, optimizer = (
+        checkpoint_path / f"{training_progress.checkpoint_name(f'{experiment_id}-{entity}')}{_FILE_SUFFIX}"
+        for entity in ("model", "optimizer")
+    )
+    return model, optimizer
+
+
+def find_fsdp1_checkpoints(checkpoint_path: Path, experiment_id: str) -> list[TrainingProgress]:
+    """States of an experiment of which both files are there, those with fewest steps first."""
+    found = []
+    for path in checkpoint_path.glob(f"eid_{glob.escape(experiment_id)}-model-seen_steps_*{_FILE_SUFFIX}"):
+        parsed = parse_checkpoint_name(path.with_name(path.name.removesuffix(_FILE_SUFFIX)))
+        if parsed is None:
+            continue
+        if all(file.is_file() for file in fsdp1_file_paths(checkpoint_path, experiment_id, parsed[1])):
+            found.append(parsed[1])
+        else:
+            logger.warning("The checkpoint %s has no file of the optimizer and is passed over.", path)
+    return sorted(found, key=lambda progress: progress.num_seen_steps_total)
+
+
+def remove_fsdp1_checkpoint(checkpoint_path: Path, experiment_id: str, training_progress: TrainingProgress) -> None:
+    """Delete both files of a checkpoint, that of the model first; a failure is only logged."""
+    try:
+        for path in fsdp1_file_paths(checkpoint_path, experiment_id, training_progress):
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("The old checkpoint %s could not be deleted: %s", path, error)
+
+
+def remove_fsdp1_leftovers(checkpoint_path: Path, experiment_id: str) -> None:
+    """Delete half written files that savings of this experiment left behind when they were killed."""
+    for entity in ("model", "optimizer"):
+        pattern = f".eid_{glob.escape(experiment_id)}-{entity}-seen_steps_*{_TEMPORARY_SUFFIX}"
+        for path in checkpoint_path.glob(pattern):
+            with contextlib.suppress(OSError):
+                path.unlink()

@@ -1,9 +1,11 @@
 """Loading distributed checkpoints (DCP) into an app state, whatever the number of ranks that saved them."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
@@ -33,7 +35,7 @@ def get_dcp_checkpointed_app_state(raw_app_state: AppState, checkpoint_dir_path:
 
 
 def load_app_state_(app_state: AppState, checkpoint_folder_path: Path) -> AppState:
-    """Load a checkpoint folder into an app state in place, on all ranks.
+    """Load a checkpoint folder into an app state in place, on all ranks, or in one process without a process group.
 
     Raises:
         CheckpointingError: the folder is not a whole checkpoint, the model's parameters are others than the
@@ -46,7 +48,10 @@ def load_app_state_(app_state: AppState, checkpoint_folder_path: Path) -> AppSta
         )
     require_complete(checkpoint_folder_path)
     _refuse_other_model(app_state, checkpoint_folder_path)
-    dcp.load({STATE_KEY: app_state}, checkpoint_id=checkpoint_folder_path)
+    with warnings.catch_warnings():
+        # Without a process group it says so, every time.
+        warnings.filterwarnings("ignore", message="torch.distributed is")
+        dcp.load({STATE_KEY: app_state}, checkpoint_id=checkpoint_folder_path, no_dist=not dist.is_initialized())
     return app_state
 
 

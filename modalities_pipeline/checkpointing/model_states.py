@@ -5,6 +5,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
@@ -72,16 +73,25 @@ def _read_distributed(folder: Path) -> State:
 
 
 def _read_torch(path: Path) -> State:
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise CheckpointingError(f"{path} holds no plain tensors that torch can read: {reason}") from error
+    content = read_torch_file(path)
     if isinstance(content, Mapping) and isinstance(content.get(_APP), Mapping):
         content = content[_APP].get(_MODEL)
     if not isinstance(content, Mapping) or not all(isinstance(value, torch.Tensor) for value in content.values()):
         raise CheckpointingError(f"{path} is no state dict of a model (name -> tensor).")
     return dict(content)
+
+
+def read_torch_file(path: Path) -> Any:
+    """What `torch.save` put into a file: tensors on the CPU, containers and plain values; nothing pickled is run.
+
+    Raises:
+        CheckpointingError: the file cannot be read, or holds anything else.
+    """
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CheckpointingError(f"{path} holds no plain tensors that torch can read: {reason}") from error
 
 
 def load_model_state_(

@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import Any
 
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -14,55 +16,38 @@ from modalities_pipeline.checkpointing.app_state import AppState
 from modalities_pipeline.checkpointing.folders import (
     INFO_FILE_NAME,
     find_checkpoints,
+    progresses_before,
     remove_checkpoint,
     remove_leftovers,
 )
 from modalities_pipeline.checkpointing.loading import STATE_KEY
 from modalities_pipeline.checkpointing.strategies import CheckpointingInstruction, CheckpointSavingStrategyIF
 from modalities_pipeline.data.files import atomic_path
+from modalities_pipeline.distributed.shared_errors import errors_raised_once
 from modalities_pipeline.exceptions import CheckpointingError
 from modalities_pipeline.progress.training_progress import TrainingProgress
 
 
 class CheckpointSavingExecutionABC(ABC):
-    """Writes and deletes checkpoints; every rank calls it."""
-
-    @abstractmethod
-    def saved_checkpoints(self, training_progress: TrainingProgress) -> list[TrainingProgress]:
-        """Checkpoints of this experiment with fewer steps than the current ones, fewest first."""
-
-    @abstractmethod
-    def run_checkpoint_instruction(
-        self,
-        checkpointing_instruction: CheckpointingInstruction,
-        training_progress: TrainingProgress,
-        app_state: AppState,
-    ) -> None:
-        """Save first, then delete."""
-
-
-class DCPCheckpointSaving(CheckpointSavingExecutionABC):
-    """One folder per checkpoint below `checkpoint_path`, and `last_checkpoint_info.json` naming the newest.
-
-    A folder gets its name when it is complete; killing the processes at any instant leaves older checkpoints untouched.
-    """
+    """Writes and deletes the checkpoints of an experiment; every rank calls it."""
 
     def __init__(self, checkpoint_path: Path, global_rank: int, experiment_id: str) -> None:
         self.checkpoint_path = checkpoint_path
         self._global_rank = global_rank
         self._experiment_id = experiment_id
 
-    def folder_path(self, training_progress: TrainingProgress) -> Path:
-        """Where the checkpoint of a state is, or would be."""
-        return self.checkpoint_path / training_progress.checkpoint_name(self._experiment_id)
-
+    @abstractmethod
     def saved_checkpoints(self, training_progress: TrainingProgress) -> list[TrainingProgress]:
-        """Read from the folder, so that a run that was started again knows what the one before it saved."""
-        return [
-            progress
-            for _, progress in find_checkpoints(self.checkpoint_path, self._experiment_id)
-            if progress.num_seen_steps_total < training_progress.num_seen_steps_total
-        ]
+        """Checkpoints of this experiment with fewer steps than the current ones, fewest first.
+
+        Read from the disk, so that a run that was started again knows what the one before it saved.
+        """
+
+    @abstractmethod
+    def _save(self, training_progress: TrainingProgress, app_state: AppState) -> None: ...
+
+    @abstractmethod
+    def _remove(self, training_progress: TrainingProgress) -> None: ...
 
     def run_checkpoint_instruction(
         self,
@@ -70,30 +55,75 @@ class DCPCheckpointSaving(CheckpointSavingExecutionABC):
         training_progress: TrainingProgress,
         app_state: AppState,
     ) -> None:
-        """Save first, then delete on rank 0; a deletion that fails is logged and ends nothing."""
+        """Save first, then delete on rank 0; a deletion that fails is logged and ends nothing.
+
+        Raises:
+            CheckpointingError, OutputNotWritableError: the checkpoint could not be written.
+        """
         if checkpointing_instruction.save_current:
             self._save(training_progress, app_state)
         if self._global_rank == 0:
             for old in checkpointing_instruction.checkpoints_to_delete:
-                remove_checkpoint(self.folder_path(old))
+                self._remove(old)
+
+    def _write_info(self, **paths: Path) -> None:
+        """Name the newest checkpoint in `last_checkpoint_info.json`."""
+        with atomic_path(self.checkpoint_path / INFO_FILE_NAME) as info_path:
+            content = {key: str(path.absolute()) for key, path in paths.items()}
+            info_path.write_text(json.dumps(content), encoding="utf-8")
+
+
+class DCPCheckpointSaving(CheckpointSavingExecutionABC):
+    """One folder per checkpoint below `checkpoint_path`, and `last_checkpoint_info.json` naming the newest.
+
+    A folder gets its name when it is complete; killing the processes at any instant leaves older checkpoints untouched.
+    Without a process group the checkpoint is that of one process.
+    """
+
+    def folder_path(self, training_progress: TrainingProgress) -> Path:
+        """Where the checkpoint of a state is, or would be."""
+        return self.checkpoint_path / training_progress.checkpoint_name(self._experiment_id)
+
+    def saved_checkpoints(self, training_progress: TrainingProgress) -> list[TrainingProgress]:
+        """See the base class; folders that are not complete do not count."""
+        found = find_checkpoints(self.checkpoint_path, self._experiment_id)
+        return progresses_before(training_progress, (progress for _, progress in found))
+
+    def _remove(self, training_progress: TrainingProgress) -> None:
+        remove_checkpoint(self.folder_path(training_progress))
 
     def _save(self, training_progress: TrainingProgress, app_state: AppState) -> None:
         final = self.folder_path(training_progress)
         is_first_rank = self._global_rank == 0
-        if is_first_rank:
-            self.checkpoint_path.mkdir(parents=True, exist_ok=True)
-            remove_leftovers(self.checkpoint_path, self._experiment_id)
         try:
-            with atomic_path(final) if is_first_rank else contextlib.nullcontext(final) as path:
-                temporary = [path]
-                dist.broadcast_object_list(temporary, src=0)
-                dcp.save({STATE_KEY: app_state}, checkpoint_id=temporary[0])
+            with errors_raised_once():
+                if is_first_rank:
+                    self.checkpoint_path.mkdir(parents=True, exist_ok=True)
+                    remove_leftovers(self.checkpoint_path, self._experiment_id)
+            with errors_raised_once():
+                with atomic_path(final) if is_first_rank else contextlib.nullcontext(final) as path:
+                    write_distributed({STATE_KEY: app_state}, path)
+                if is_first_rank:
+                    self._write_info(checkpoint_folder_path=final)
         except (CheckpointException, OSError) as error:
             raise CheckpointingError(f"The checkpoint {final} could not be written: {error}") from error
-        if is_first_rank:
-            with atomic_path(self.checkpoint_path / INFO_FILE_NAME) as info_path:
-                info_path.write_text(json.dumps({"checkpoint_folder_path": str(final.absolute())}), encoding="utf-8")
-        dist.barrier()
+
+
+def write_distributed(state: dict[str, Any], folder: Path) -> None:
+    """Write a folder of torch's distributed checkpoint (DCP) on all ranks, or in this process alone without a group.
+
+    Args:
+        state: tensors and nested dicts, or `Stateful` objects.
+        folder: on rank 0; the other ranks write where that one does.
+    """
+    if dist.is_initialized():
+        places = [folder]
+        dist.broadcast_object_list(places, src=0)
+        dcp.save(state, checkpoint_id=places[0])
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is")  # ... disabled, which is the point
+        dcp.save(state, checkpoint_id=folder, no_dist=True)
 
 
 class CheckpointSaving:

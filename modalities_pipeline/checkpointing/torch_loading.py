@@ -1,4 +1,4 @@
-"""Models with the weights of a checkpoint, by the names that Modalities' configs have for it; in one process."""
+"""Plain models and their optimizers out of a checkpoint, by Modalities' names for that; in one process."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -7,8 +7,14 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from modalities_pipeline.checkpointing.model_states import load_model_state_, read_model_state
+from modalities_pipeline.checkpointing.optimizer_states import (
+    load_optimizer_state_,
+    read_optimizer_state,
+    refuse_other_parameters,
+)
 from modalities_pipeline.config.device_names import device_name
 from modalities_pipeline.exceptions import ConfigError
 
@@ -24,9 +30,13 @@ class FSDP1CheckpointLoadingIF(ABC):
     def load_model_checkpoint(self, model: nn.Module, file_path: Path) -> nn.Module:
         """The model with the weights of a checkpoint."""
 
+    @abstractmethod
+    def load_optimizer_checkpoint_(self, optimizer: Optimizer, model: nn.Module, file_path: Path) -> None:
+        """Load the state of the model's optimizer in place."""
+
 
 class TorchCheckpointLoading(FSDP1CheckpointLoadingIF):
-    """Loads weights into a plain model, in this process alone; see `model_states.read_model_state` for the formats."""
+    """Loads a plain model and its optimizer, in this process alone; see `model_states` for the formats of weights."""
 
     def __init__(self, device: str | int | None, precision: Enum | str | None = None) -> None:
         """Say where the model shall be, and in which dtype.
@@ -57,6 +67,16 @@ class TorchCheckpointLoading(FSDP1CheckpointLoadingIF):
             logger.warning("The weights in %s are %s and become %s.", file_path, stored, self._dtype)
         load_model_state_(model, state, Path(file_path), self.device, self._dtype)
         return model
+
+    def load_optimizer_checkpoint_(self, optimizer: Optimizer, model: nn.Module, file_path: Path) -> None:
+        """Load the state of an optimizer from a file of whole tensors, in place; its precision stays as it is.
+
+        Raises:
+            CheckpointingError: the file cannot be read, or is none of this optimizer; all differences are listed.
+        """
+        state = read_optimizer_state(Path(file_path))
+        refuse_other_parameters(state, model, optimizer, Path(file_path))
+        load_optimizer_state_(optimizer, model, state, broadcast_from_rank0=False)
 
 
 def get_checkpointed_model(

@@ -13,7 +13,6 @@ from modalities_pipeline.config.overlays import PLUGINS_KEY, Override, load_conf
 from modalities_pipeline.config.plugins import add_plugins
 from modalities_pipeline.config.registry import Registry, import_target
 from modalities_pipeline.config.resolution import ResolverContext, resolve
-from modalities_pipeline.config.schemas.ignored_parts import without_ignored_parts
 from modalities_pipeline.config.schemas.kinds import KINDS, PARTS, PIPELINE, kind_of
 from modalities_pipeline.config.schemas.preparation import prepare
 from modalities_pipeline.exceptions import ConfigError
@@ -31,7 +30,6 @@ class CheckReport:
         faults: what keeps it from being used, by file and line.
         notes: what could not be checked here, or is worth knowing.
         training_report: of a training config whose numbers are all known, else None.
-        not_buildable: components in use of which this version knows the config only, as "component_key/variant_key".
     """
 
     path: Path
@@ -39,7 +37,6 @@ class CheckReport:
     faults: tuple[Fault, ...]
     notes: tuple[Fault, ...]
     training_report: str | None = None
-    not_buildable: tuple[str, ...] = ()
 
     @property
     def is_ok(self) -> bool:
@@ -57,13 +54,7 @@ class CheckReport:
     def summary(self) -> str:
         """The line that sums up: the file, the number of faults, and what it was checked as."""
         num_faults = len(self.faults)
-        if num_faults:
-            verdict = f"{num_faults} fault{'s' if num_faults > 1 else ''}"
-        elif self.not_buildable:
-            names = " and ".join(self.not_buildable)
-            verdict = f"valid, but this version cannot build {names} (see the notes)"
-        else:
-            verdict = "ok"
+        verdict = f"{num_faults} fault{'s' if num_faults > 1 else ''}" if num_faults else "ok"
         return f"{self.path}: {verdict} (checked as: {self.kind})"
 
 
@@ -115,8 +106,7 @@ def check_document(
 ) -> CheckReport:
     """Check a config that is read already; see `check_config`.
 
-    With `is_run`, as the run itself does: what is not there, or cannot be built, is a fault and no note; parts that a
-    training ignores are not looked at.
+    With `is_run`, as the run itself does: what is not there, or cannot be built, is a fault and no note.
     """
     kind = _known_kind(kind, document)
     if kind == PIPELINE:
@@ -126,8 +116,6 @@ def check_document(
         world_size=world_size, last_checkpoint_info_file_path=last_checkpoint_info_file_path, check_only=True
     )
     data = resolve(document, context).data
-    if is_run and kind == "training":
-        data = without_ignored_parts(data)
     registry = Registry(registry.entities() if registry is not None else None)
     faults = add_plugins(registry, data.pop(PLUGINS_KEY, None), document)
     check = StaticCheck(data, registry, document, is_run)
@@ -140,8 +128,7 @@ def check_document(
     else:
         check.check_model(import_target(KINDS[kind]))
         check.check_unused()
-    report = _report(document.path, kind, [*faults, *check.faults], check.sections)
-    return dataclasses.replace(report, not_buildable=tuple(check.not_buildable))
+    return _report(document.path, kind, [*faults, *check.faults], check.sections)
 
 
 def _known_kind(kind: str | None, document: ConfigDocument) -> str:
@@ -176,15 +163,11 @@ def _check_pipeline(document: ConfigDocument) -> CheckReport:
         return _report(document.path, PIPELINE, list(error.faults), {})
     found: list[Fault] = []
     texts: list[str] = []
-    not_buildable: list[str] = []
     for name, experiment in spec.experiments.items():
         corpora = experiment.train_corpus, experiment.validation_corpus
         training = experiment_document(experiment, *map(spec.layout.merged_pbin, corpora))
         report = check_document(training, kind="training", world_size=experiment.launcher.num_processes)
         found += [*report.faults, *report.notes]
-        not_buildable += report.not_buildable
         texts += [f"Experiment {name}\n{report.training_report}"] if report.training_report is not None else []
     report = _report(document.path, PIPELINE, found, {})
-    return dataclasses.replace(
-        report, training_report="\n".join(texts) or None, not_buildable=tuple(dict.fromkeys(not_buildable))
-    )
+    return dataclasses.replace(report, training_report="\n".join(texts) or None)

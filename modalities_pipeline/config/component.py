@@ -8,10 +8,8 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from modalities_pipeline.config.checking.suggestions import closest_name, suggestion
 from modalities_pipeline.config.unbuilt import Unbuilt
-from modalities_pipeline.exceptions import ConfigError
 
 ConfigT = TypeVar("ConfigT", bound="ComponentConfig")
-PartT = TypeVar("PartT")
 
 
 class ComponentConfig(BaseModel):
@@ -43,21 +41,6 @@ def raise_at_keys(config: ComponentConfig, faults: Iterable[tuple[str, str]]) ->
     ]
     if details:
         raise ValidationError.from_exception_data(type(config).__name__, details)
-
-
-def only_part(model: PartT | list[PartT], component: str) -> PartT:
-    """The model, also if it is given as a list of one.
-
-    Raises:
-        ConfigError: it is a list of several parts; `component` names who was given it.
-    """
-    if not isinstance(model, list):
-        return model
-    if len(model) != 1:
-        raise ConfigError(
-            f"{component}: got {len(model)} model parts, but models are not split for pipelines here. Give one model."
-        )
-    return model[0]
 
 
 def validate_as(config_type: type[ConfigT], values: Mapping[str, Any], kind: str) -> ConfigT:

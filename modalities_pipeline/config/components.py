@@ -3,6 +3,7 @@
 from modalities_pipeline.checkpointing.components import COMPONENTS as CHECKPOINTING
 from modalities_pipeline.config.entity import ComponentEntity
 from modalities_pipeline.dataloading.components import COMPONENTS as DATALOADING
+from modalities_pipeline.debugging.components import COMPONENTS as DEBUGGING
 from modalities_pipeline.distributed.components import COMPONENTS as DISTRIBUTED
 from modalities_pipeline.inference.components import COMPONENTS as INFERENCE
 from modalities_pipeline.models.components import COMPONENTS as MODELS
@@ -22,5 +23,6 @@ COMPONENTS: list[ComponentEntity] = [
     *PROGRESS,
     *REPORTING,
     *PROFILING,
+    *DEBUGGING,
     *INFERENCE,
 ]

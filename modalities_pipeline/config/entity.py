@@ -14,7 +14,7 @@ class ComponentEntity:
 
     Attributes:
         component_key, variant_key: the names under which a YAML file asks for it.
-        component_type: the class or function that builds it; None if this version knows its config only.
+        component_type: the class or function that builds it.
         component_config_type: the pydantic class of its `config`.
         interface: what the built object is, "module:Class" as in `config.interfaces`, or "int" for a number; None if
             that depends on the config or is not known.
@@ -24,7 +24,7 @@ class ComponentEntity:
 
     component_key: str
     variant_key: str
-    component_type: "Callable[..., Any] | str | None"
+    component_type: "Callable[..., Any] | str"
     component_config_type: "type[BaseModel] | str"
     interface: str | None = None
     description: str = ""

@@ -30,11 +30,11 @@ FSDP1_CHECKPOINT_LOADING = "modalities_pipeline.checkpointing.torch_loading:FSDP
 MESSAGE_SUBSCRIBER = "modalities_pipeline.reporting.broker:MessageSubscriberIF"
 TEXT_INFERENCE_COMPONENT = "modalities_pipeline.inference.text_inference:TextInferenceComponent"
 MFU_CALCULATOR = "modalities_pipeline.progress.mfu:MFUCalculatorABC"
-STAGES_GENERATOR = "modalities_pipeline.distributed.pipeline_parallel:StagesGenerator"
+STAGES_GENERATOR = "modalities_pipeline.distributed.stages_generator:StagesGenerator"
 PIPELINE = "modalities_pipeline.distributed.pipeline_parallel:Pipeline"
 STEPPABLE_COMPONENT = "modalities_pipeline.profiling.steppable:SteppableComponentIF"
 STEPPABLE_PROFILER = "modalities_pipeline.profiling.profilers:SteppableProfilerIF"
-DEBUGGING = "modalities_pipeline.models.debugging:Debugging"
+DEBUGGING = "modalities_pipeline.debugging.settings:Debugging"
 
 _BASES = {FSDP1_MODULE: MODULE, FSDP2_MODULE: MODULE}
 

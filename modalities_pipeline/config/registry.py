@@ -99,15 +99,8 @@ class Registry:
         return entity
 
     def get_component(self, component_key: str, variant_key: str) -> Callable[..., Any]:
-        """The class or function that builds a variant.
-
-        Raises:
-            ConfigError: as `get_entity`, or this version knows its config only.
-        """
-        entity = self.get_entity(component_key, variant_key)
-        if entity.component_type is None:
-            raise ConfigError(cannot_build(entity))
-        return import_target(entity.component_type)
+        """The class or function that builds a variant; raises as `get_entity`."""
+        return import_target(self.get_entity(component_key, variant_key).component_type)
 
     def get_config(self, component_key: str, variant_key: str) -> type[BaseModel]:
         """The config class of a variant; raises as `get_entity`."""
@@ -124,11 +117,6 @@ class Registry:
         if len(owners) == 1 and closest_name(name, names) is None:
             hint = f"; there is {owners[0]}/{variant_key}"
         return f"unknown {what} '{name}'{of_component}{hint}"
-
-
-def cannot_build(entity: ComponentEntity) -> str:
-    """What to say of a component whose class this version does not have."""
-    return f"this version knows {entity.component_key}/{entity.variant_key} by its config only and cannot build it"
 
 
 def _warn_once(message: str) -> None:

@@ -12,7 +12,6 @@ from modalities_pipeline.config.origins import ConfigDocument, Origin
 from modalities_pipeline.config.overlays import Override, load_config
 from modalities_pipeline.config.resolution import ResolvedConfig, ResolverContext, resolve
 from modalities_pipeline.config.schemas.findings import Finding
-from modalities_pipeline.config.schemas.ignored_parts import find_ignored_parts
 from modalities_pipeline.config.schemas.kinds import kind_of
 from modalities_pipeline.config.schemas.preparation import prepare
 from modalities_pipeline.config.yaml_files.self_contained import self_contained_data
@@ -41,8 +40,6 @@ def resolve_run_config(given: ConfigDocument, context: ResolverContext, given_id
     # a plugin's file is found from wherever the resolved config lies later
     prepared, findings = prepare(dataclasses.replace(given, data=self_contained_data(given)), kind, is_run=True)
     resolved = resolve(prepared, context)
-    if kind == "training":
-        findings = [*findings, *find_ignored_parts(resolved.data)]
     findings = [*findings, *_misfits(resolved.data, given, context, given_id)]
     found = (fault_at(finding.key_path, finding.message, prepared, finding.is_note) for finding in findings)
     return RunConfig(given, resolved, tuple(found))

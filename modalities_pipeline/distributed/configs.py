@@ -39,6 +39,9 @@ _FIELDS = {
 }
 _DATA_PARALLEL = (ParallelismDegrees.DP_REPLICATE, ParallelismDegrees.DP_SHARD)
 
+NO_CP = "there is no context parallelism: its ranks would all do the same work. Set it to 1"
+NO_LOSS_PARALLEL = "every rank computes the loss of whole logits. Set it to false"
+
 
 class DeviceMeshConfig(ComponentConfig):
     """Fields of the mesh. Of the data parallel degrees one may be -1: whatever is left of `world_size`.
@@ -55,9 +58,9 @@ class DeviceMeshConfig(ComponentConfig):
     ]
     tensor_parallel_degree: Annotated[_Degree, Field(description="ranks over which matrices are split")] = 1
     pipeline_parallel_degree: Annotated[_Degree, Field(description="ranks over which layers are spread")] = 1
-    context_parallel_degree: Annotated[_Degree, Field(description="ranks over which a sample is split")] = 1
+    context_parallel_degree: Annotated[_Degree, Field(description="1: a sample is not split over ranks")] = 1
     enable_loss_parallel: Annotated[
-        bool | None, Field(description="whether the loss is computed of split logits; needs tensor parallelism")
+        bool | None, Field(description="false: the loss is computed of whole logits, also with tensor parallelism")
     ] = False
     world_size: Annotated[_Degree, Field(description="number of processes, ${cuda_env:WORLD_SIZE}")]
 
@@ -69,9 +72,13 @@ class DeviceMeshConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def _check_degrees(self) -> Self:
-        degrees = self.degrees
-        if self.enable_loss_parallel and degrees is not None and degrees[ParallelismDegrees.TP] == 1:
-            raise_at_keys(self, [("enable_loss_parallel", "needs a tensor_parallel_degree greater than 1")])
+        faults = []
+        if are_known(self.context_parallel_degree) and self.context_parallel_degree != 1:
+            faults.append(("context_parallel_degree", NO_CP))
+        if are_known(self.enable_loss_parallel) and self.enable_loss_parallel:
+            faults.append(("enable_loss_parallel", NO_LOSS_PARALLEL))
+        raise_at_keys(self, faults)
+        _ = self.degrees  # raises a ValueError if they do not make up the world size
         return self
 
 
@@ -200,14 +207,30 @@ class FSDP1WrappedModelConfig(ComponentConfig):
 class GPT2ModelTPConfig(ComponentConfig):
     """Fields of `gpt2_tp`."""
 
-    model: PydanticPytorchModuleOrListType
-    device_mesh: PydanticDeviceMeshIFType
+    model: Annotated[
+        PydanticPytorchModuleOrListType,
+        Field(description="gpt2 model as it was built; other wrappers come after this one"),
+    ]
+    device_mesh: Annotated[PydanticDeviceMeshIFType, Field(description="whose tensor parallel dimension is used")]
 
     @model_validator(mode="after")
     def _check_mesh(self) -> Self:
-        if static_parallel_degree(self.device_mesh, [ParallelismDegrees.TP]) == 1:
+        degree = static_parallel_degree(self.device_mesh, [ParallelismDegrees.TP])
+        if degree == 1:
             raise_at_keys(self, [("device_mesh", "the mesh needs a tensor_parallel_degree greater than 1")])
         if (static_parallel_degree(self.device_mesh, [ParallelismDegrees.DP_REPLICATE]) or 1) > 1:
             message = "gpt2_tp works with data_parallel_replicate_degree 1 only; use data_parallel_shard_degree"
             raise_at_keys(self, [("device_mesh", message)])
+        raise_at_keys(self, [("model", fault) for fault in _tensor_parallel_faults(self.model, degree)])
         return self
+
+
+def _tensor_parallel_faults(model: Any, degree: int | None) -> Iterable[str]:
+    """What in the config of a gpt2 model, where that is known, does not go with `degree` ranks."""
+    config = model.config if isinstance(model, Unbuilt) else None
+    if getattr(config, "fused_loss", None) is not None:
+        yield "gpt2_tp does not work with fused_loss; set the model's fused_loss to null"
+    for field in ("n_head_q", "n_head_kv"):
+        num_heads = getattr(config, field, None)
+        if isinstance(num_heads, int) and degree and num_heads % degree:
+            yield f"{field} {num_heads} is not a multiple of tensor_parallel_degree {degree}"

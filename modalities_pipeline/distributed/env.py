@@ -33,6 +33,14 @@ def default_device_type() -> str:
     return device_type
 
 
+def current_device() -> torch.device:
+    """The device of this process, once it is in a `DistributedEnv`; raises as `default_device_type`."""
+    device_type = default_device_type()
+    if device_type == "cpu":
+        return torch.device(device_type)
+    return torch.device(device_type, torch.accelerator.current_device_index())
+
+
 class DistributedEnv:
     """Context in which the process group exists: of torchrun's processes, or of this one alone without torchrun.
 

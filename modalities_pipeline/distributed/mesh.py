@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from modalities_pipeline.distributed.configs import ParallelismDegrees, fill_degrees
+from modalities_pipeline.distributed.configs import NO_CP, NO_LOSS_PARALLEL, ParallelismDegrees, fill_degrees
 from modalities_pipeline.distributed.env import default_device_type
 from modalities_pipeline.exceptions import ConfigError, RunningEnvError
 
@@ -21,25 +21,23 @@ def get_device_mesh(
     context_parallel_degree: int = 1,
     enable_loss_parallel: bool | None = False,
 ) -> DeviceMesh:
-    """A mesh over all ranks; `dp_replicate` is a dimension of it only if larger than 1, `dp_shard` always.
+    """A mesh over all ranks with the dimensions pp, dp_replicate, dp_shard, tp, in this order.
+
+    `dp_shard` is always a dimension of it, the others only if larger than 1.
 
     Raises:
         ConfigError: the degrees do not make up the world size, or ask for parallelism that there is not.
         RunningEnvError: there is no process group, or it is of another size.
     """
-    others = {
-        "tensor_parallel_degree": tensor_parallel_degree,
-        "pipeline_parallel_degree": pipeline_parallel_degree,
-        "context_parallel_degree": context_parallel_degree,
-    }
-    for name, degree in others.items():
-        if degree != 1:
-            raise ConfigError(f"device_mesh: {name} is {degree}, but models are only data parallel here. Set it to 1.")
+    if context_parallel_degree != 1:
+        raise ConfigError(f"device_mesh: context_parallel_degree is {context_parallel_degree}, but {NO_CP}.")
     if enable_loss_parallel:
-        raise ConfigError("device_mesh: enable_loss_parallel needs tensor parallelism. Set it to false.")
-    given = {
+        raise ConfigError(f"device_mesh: enable_loss_parallel is true, but {NO_LOSS_PARALLEL}.")
+    given = {  # in the order of the mesh's dimensions
+        ParallelismDegrees.PP: pipeline_parallel_degree,
         ParallelismDegrees.DP_REPLICATE: data_parallel_replicate_degree,
         ParallelismDegrees.DP_SHARD: data_parallel_shard_degree,
+        ParallelismDegrees.TP: tensor_parallel_degree,
     }
     try:
         degrees = fill_degrees(given, world_size)
@@ -70,6 +68,30 @@ def get_parallel_degree(device_mesh: DeviceMesh, parallelism_methods: list[Paral
         raise ConfigError("The device mesh has no named dimensions. Build it with device_mesh.default.")
     methods = {ParallelismDegrees(method).value for method in parallelism_methods}
     return math.prod(device_mesh.size(index) for index, name in enumerate(names) if name in methods)
+
+
+def has_parallelism_method(device_mesh: DeviceMesh | None, parallelism_method: ParallelismDegrees) -> bool:
+    """Whether there is a mesh, and it has a dimension for a kind of parallelism."""
+    names = device_mesh.mesh_dim_names if device_mesh is not None else None
+    return ParallelismDegrees(parallelism_method).value in (names or ())
+
+
+def get_mesh_for_parallelism_method(device_mesh: DeviceMesh, parallelism_method: ParallelismDegrees) -> DeviceMesh:
+    """The one-dimensional part of a mesh for a kind of parallelism.
+
+    Raises:
+        ConfigError: the mesh has no such dimension.
+    """
+    method = ParallelismDegrees(parallelism_method)
+    if not has_parallelism_method(device_mesh, method):
+        names = ", ".join(device_mesh.mesh_dim_names or ()) or "no names"
+        raise ConfigError(f"The device mesh has no dimension {method.value} (it has: {names}).")
+    return device_mesh[method.value]
+
+
+def get_parallel_rank(device_mesh: DeviceMesh, parallelism_method: ParallelismDegrees) -> int:
+    """This process' place along one dimension of a mesh; raises as `get_mesh_for_parallelism_method`."""
+    return get_mesh_for_parallelism_method(device_mesh, parallelism_method).get_local_rank()
 
 
 def get_data_parallel_mesh(device_mesh: DeviceMesh) -> DeviceMesh:

@@ -29,6 +29,13 @@ class RotaryTransformConfig(ComponentConfig):
     n_head: Annotated[StrictCount, Field(description="query heads of the model")]
     seq_length_dim: Annotated[int, Field(strict=True, description="dimension of the positions, -2")]
     base_freq: Annotated[int, Field(strict=True, ge=10_000, description="larger for long contexts")]
+    rounds_frequencies: Annotated[
+        bool,
+        Field(
+            description="whether frequencies, sines and cosines are rounded to the dtype of the keys, as in "
+            "Modalities; for models that were trained so, where that was bfloat16"
+        ),
+    ] = False
 
     @field_validator("seq_length_dim")
     @classmethod

@@ -1,15 +1,14 @@
-"""Models, norms, initial weights and what watches a model, as rows of the table of components."""
+"""Models, norms and initial weights, as rows of the table of components."""
 
 from modalities_pipeline.config.entity import ComponentEntity
-from modalities_pipeline.config.interfaces import DEBUGGING, MODEL_INITIALIZATION, MODULE, REMOVABLE_HANDLE
+from modalities_pipeline.config.interfaces import MODEL_INITIALIZATION, MODULE
 
 _MODELS = "modalities_pipeline.models"
 
 
-def _model(variant_key: str, builder: str | None, config: str, description: str) -> ComponentEntity:
+def _model(variant_key: str, builder: str, config: str, description: str) -> ComponentEntity:
     """Names of `builder` and `config` are "module:Name" with the module of this folder."""
-    component_type = None if builder is None else f"{_MODELS}.{builder}"
-    return ComponentEntity("model", variant_key, component_type, f"{_MODELS}.{config}", MODULE, description)
+    return ComponentEntity("model", variant_key, f"{_MODELS}.{builder}", f"{_MODELS}.{config}", MODULE, description)
 
 
 def _norm(variant_key: str, builder: str, config: str, description: str) -> ComponentEntity:
@@ -21,11 +20,6 @@ def _initialization(variant_key: str, builder: str, config: str, description: st
     return ComponentEntity("model_initialization", variant_key, *types, MODEL_INITIALIZATION, description)
 
 
-def _hook(variant_key: str, config: str, description: str) -> ComponentEntity:
-    config = f"{_MODELS}.debugging_configs:{config}"
-    return ComponentEntity("model_debugging_hook", variant_key, None, config, REMOVABLE_HANDLE, description)
-
-
 COMPONENTS: list[ComponentEntity] = [
     _model(
         "gpt2",
@@ -35,13 +29,13 @@ COMPONENTS: list[ComponentEntity] = [
     ),
     _model(
         "huggingface_pretrained_model",
-        None,
-        "wrapping_configs:HuggingFacePretrainedModelConfig",
+        "huggingface_model:build_huggingface_pretrained_model",
+        "huggingface_configs:HuggingFacePretrainedModelConfig",
         "language model of Hugging Face transformers, with its weights",
     ),
     _model(
         "coca",
-        None,
+        "coca:build_coca",
         "coca_configs:CoCaConfig",
         "CoCa, contrastive captioner of images and texts (https://arxiv.org/abs/2205.01917)",
     ),
@@ -50,25 +44,6 @@ COMPONENTS: list[ComponentEntity] = [
         "initialization:get_initialized_model",
         "initialization_configs:WeightInitializedModelConfig",
         "gives a model its initial weights, and memory if it is on the meta device",
-    ),
-    _model(
-        "activation_checkpointed",
-        None,
-        "wrapping_configs:ActivationCheckpointedModelConfig",
-        "computes activations again in the backward pass: less memory, more time (https://arxiv.org/abs/1604.06174)",
-    ),
-    _model(
-        "activation_checkpointed_fsdp1",
-        None,
-        "wrapping_configs:FSDP1ActivationCheckpointedModelConfig",
-        "computes activations of an FSDP1 model again in the backward pass",
-    ),
-    _model("compiled", None, "wrapping_configs:CompiledModelConfig", "compiles blocks of a model with torch.compile"),
-    _model(
-        "debugging_enriched",
-        None,
-        "debugging_configs:DebuggingEnrichedModelConfig",
-        "writes statistics of all tensors that pass through a model to a file",
     ),
     _norm(
         "layer_norm", "torch.nn:LayerNorm", "LayerNormConfig", "torch.nn.LayerNorm (https://arxiv.org/abs/1607.06450)"
@@ -91,15 +66,5 @@ COMPONENTS: list[ComponentEntity] = [
         "GPT2Llama3LikeInitializer",
         "GPT2Llama3LikeInitializationConfig",
         "weights as torchtitan's Llama 3 has them, for SwiGLU models without biases",
-    ),
-    _hook("nan_hook", "NaNHookConfig", "logs, or raises at, the first module in which a NaN appears"),
-    _hook("print_forward_hook", "PrintForwardHookConfig", "prints inputs and outputs of every module"),
-    ComponentEntity(
-        "debugging",
-        "settings",
-        None,
-        f"{_MODELS}.debugging_configs:DebuggingConfig",
-        DEBUGGING,
-        "holds debugging hooks, and makes a run deterministic",
     ),
 ]

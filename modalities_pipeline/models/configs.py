@@ -32,6 +32,17 @@ class ActivationType(StrEnum):
     SWIGLU = "swiglu"
 
 
+class FusedLossConfig(ComponentConfig):
+    """How the head and the cross entropy are computed together, without the logits of a whole batch in memory."""
+
+    target_key: Annotated[
+        str, Field(examples=["target_ids"], description="key of the token ids to be predicted, as the loss has it")
+    ]
+    num_tokens_per_chunk: Annotated[
+        StrictDimension, Field(description="so many tokens' logits are in memory at a time")
+    ] = 1024
+
+
 _EXAMPLE_OF_ATTENTION = {
     "qkv_transforms": [
         {
@@ -95,6 +106,17 @@ class GPT2LLMConfig(ComponentConfig):
     enforce_swiglu_hidden_dim_multiple_of: Annotated[
         int, Field(ge=1, description="the width of SwiGLU is rounded up to a multiple of it")
     ] = 256
+    attention_dropout_in_evaluation: Annotated[
+        bool, Field(description="whether the dropout of attention weights stays on in evaluations, as in Modalities")
+    ] = False
+    fused_loss: Annotated[
+        FusedLossConfig | None,
+        Field(
+            description="computes the summed cross entropy in the model, in chunks, instead of the logits, when there "
+            "are targets: less memory, and `clm_cross_entropy_loss` has the same value; not for pipelines and tensor "
+            "parallelism"
+        ),
+    ] = None
 
     @property
     def head_dim(self) -> int:

@@ -44,13 +44,17 @@ class ComposedModelInitializationConfig(ComponentConfig):
         WeightInitTypes,
         Field(description="scaled: output projections smaller with depth; scaled_embed: large embeddings as well"),
     ]
-    mean: Annotated[float, Field(examples=[0.0], description="of the normal distribution of the weights")]
+    mean: Annotated[
+        float, Field(allow_inf_nan=False, examples=[0.0], description="of the normal distribution of the weights")
+    ]
     std: Annotated[
-        Annotated[float, Field(strict=True, ge=0.0)] | Literal["auto"],
+        Annotated[float, Field(strict=True, ge=0.0, allow_inf_nan=False)] | Literal["auto"],
         Field(examples=[0.02], description="its standard deviation; auto: sqrt(2 / (5 * hidden_dim))"),
     ]
     hidden_dim: Annotated[StrictPositive | None, Field(description="width of the model, for std auto")] = None
-    num_layers: Annotated[StrictPositive | None, Field(description="depth of the model, unless plain")] = None
+    num_layers: Annotated[
+        StrictPositive | None, Field(description="depth of the model, unless plain; scaled: std / sqrt(2 * num_layers)")
+    ] = None
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:

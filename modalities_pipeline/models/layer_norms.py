@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from modalities_pipeline.models.norm_configs import LayerNorms, LayerNormWrapperConfig
 
@@ -17,8 +18,7 @@ class RMSLayerNorm(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Normalise a tensor of shape (..., ndim); its dtype is kept."""
-        wide = x.float()
-        normed = (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.epsilon)).type_as(x)
+        normed = functional.rms_norm(x.float(), x.shape[-1:], eps=self.epsilon).type_as(x)
         output = normed * self.weight
         return output if self.bias is None else output + self.bias
 

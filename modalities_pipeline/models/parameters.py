@@ -8,11 +8,24 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from modalities_pipeline.exceptions import ModelStateError
 
+# What wrappers put into parameter names: torch.compile, activation checkpointing, FSDP1.
+_WRAPPER_PREFIXES = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
 
-def materialize(model: nn.Module) -> None:
+
+def normalized_name(name: str) -> str:
+    """A parameter's name without what torch.compile, activation checkpointing and FSDP1 put into it."""
+    for prefix in _WRAPPER_PREFIXES:
+        name = name.replace(prefix, "")
+    return name
+
+
+def materialize(model: nn.Module) -> bool:
     """Give a model on the meta device uninitialised memory, on its mesh's device or else torch's default device.
 
     A model that has memory is left as it is, and parameters that share memory go on to do so.
+
+    Returns:
+        Whether the model was on the meta device.
 
     Raises:
         ModelStateError: only some of the parameters and buffers are on the meta device.
@@ -20,7 +33,7 @@ def materialize(model: nn.Module) -> None:
     tensors = list(itertools.chain(model.parameters(), model.buffers()))
     on_meta = [tensor.is_meta for tensor in tensors]
     if not any(on_meta):
-        return
+        return False
     if not all(on_meta):
         raise ModelStateError(
             f"{sum(on_meta)} of {len(on_meta)} parameters and buffers of the model are on the meta device. Build the "
@@ -33,6 +46,7 @@ def materialize(model: nn.Module) -> None:
         parameter = getattr(*first)
         for module, name in others:
             setattr(module, name, parameter)
+    return True
 
 
 def copy_full_tensor(target: torch.Tensor, full: torch.Tensor) -> None:

@@ -8,7 +8,7 @@ _CONFIGS = f"{_OPTIM}.configs"
 
 
 def _loss(variant_key: str, name: str, description: str) -> ComponentEntity:
-    builder, config = f"modalities_pipeline.loss_functions:{name}", f"{_CONFIGS}:{name}Config"
+    builder, config = f"modalities_pipeline.loss_functions:{name}", f"{_OPTIM}.loss_configs:{name}Config"
     return ComponentEntity("loss", variant_key, builder, config, LOSS, description)
 
 
@@ -38,9 +38,10 @@ COMPONENTS: list[ComponentEntity] = [
         "NCELoss",
         "noise contrastive estimation between two sets of embeddings (https://arxiv.org/abs/1807.03748)",
     ),
+    _loss("weighted_sum", "WeightedSumLoss", "sum of the means of several losses, each times a weight"),
     _optimizer("adam", "AdamOptimizerConfig", "torch.optim.Adam, with weight decay as part of the gradient"),
     _optimizer("adam_w", "AdamWOptimizerConfig", "torch.optim.AdamW (https://arxiv.org/abs/1711.05101)"),
-    _scheduler("dummy_lr", "DummyLRScheduler", "DummyLRSchedulerConfig", "leaves the learning rate as it is"),
+    _scheduler("dummy_lr", "get_dummy_lr", "DummyLRSchedulerConfig", "leaves the learning rate as it is"),
     _scheduler(
         "step_lr",
         "get_step_lr",

@@ -1,59 +1,39 @@
-"""Configs of losses, optimizers and gradient clippers. Imports no torch."""
+"""Configs of optimizers and gradient clippers. Imports no torch."""
 
+from collections.abc import Iterator
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic import AliasChoices, Field, model_validator
 
-from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.config.component import ComponentConfig, raise_at_keys
 from modalities_pipeline.config.named_enums import ByName
 from modalities_pipeline.config.pydantic_if_types import (
     PydanticDeviceMeshIFType,
     PydanticPytorchModuleOrListType,
     PydanticPytorchModuleType,
 )
+from modalities_pipeline.config.unbuilt import Unbuilt
+from modalities_pipeline.distributed.configs import ParallelismDegrees, static_parallel_degree
+from modalities_pipeline.optim.numbers import Number
 
+# Models that leave weights on the meta device where they are.
+_WITHOUT_WEIGHTS = {"gpt2", "gpt2_tp", "fsdp2_wrapped", "activation_checkpointed", "compiled", "debugging_enriched"}
 
-def _no_truth_value(value: Any) -> Any:
-    """Text may be a number, as Modalities has it; true and false are slips."""
-    if isinstance(value, bool):
-        raise ValueError(f"has to be a number (given: {str(value).lower()})")
-    return value
-
-
-_Number = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
-_Beta = Annotated[_Number, Field(ge=0.0, lt=1.0)]
-
-
-class CLMCrossEntropyLossConfig(ComponentConfig):
-    """Fields of `clm_cross_entropy_loss`."""
-
-    target_key: Annotated[
-        str, Field(examples=["target_ids"], description="key of the token ids to be predicted, in a batch's targets")
-    ]
-    prediction_key: Annotated[str, Field(examples=["logits"], description="key of the logits in the predictions")]
-
-
-class NCELossConfig(ComponentConfig):
-    """Fields of `nce_loss`."""
-
-    prediction_key1: str
-    prediction_key2: str
-    is_asymmetric: Annotated[bool, Field(description="whether only the first predicts the second")] = True
-    temperature: _Number = 1.0
+_Beta = Annotated[Number, Field(ge=0.0, lt=1.0)]
 
 
 class AdamOptimizerConfig(ComponentConfig):
     """Fields of `adam`."""
 
-    lr: Annotated[_Number, Field(ge=0.0, examples=[1e-4], description="learning rate")]
+    lr: Annotated[Number, Field(ge=0.0, examples=[1e-4], description="learning rate")]
     wrapped_model: Annotated[PydanticPytorchModuleOrListType, Field(description="the model as it is trained")]
     betas: Annotated[
         tuple[_Beta, _Beta],
         Field(examples=[[0.9, 0.95]], description="decay of the running means of gradient and its square"),
     ]
-    eps: Annotated[_Number, Field(ge=0.0, examples=[1e-8], description="keeps a step finite where gradients are tiny")]
-    weight_decay: Annotated[_Number, Field(ge=0.0, examples=[0.1], description="pulls weights towards 0; 0: none")]
+    eps: Annotated[Number, Field(ge=0.0, examples=[1e-8], description="keeps a step finite where gradients are tiny")]
+    weight_decay: Annotated[Number, Field(ge=0.0, examples=[0.1], description="pulls weights towards 0; 0: none")]
     weight_decay_groups_excluded: Annotated[
         list[str],
         Field(
@@ -65,6 +45,17 @@ class AdamOptimizerConfig(ComponentConfig):
     fused: Annotated[
         bool | None, Field(description="one kernel for all parameters, the fastest; null: torch decides")
     ] = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        faults = []
+        if self.foreach is True and self.fused is True:
+            faults.append(("fused", "true, but foreach is true as well; set one of them to null"))
+        chain = list(_models_inside(self.wrapped_model))
+        if chain and {model.variant_key for model in chain} <= _WITHOUT_WEIGHTS and _is_on_meta(chain[-1]):
+            faults.append(("wrapped_model", "has no memory yet (use_meta_device); give the one of model_initialized"))
+        raise_at_keys(self, faults)
+        return self
 
 
 class AdamWOptimizerConfig(AdamOptimizerConfig):
@@ -94,8 +85,20 @@ class FSDP2LoggingOnlyGradientClipperConfig(ComponentConfig):
     )
     norm_type: NormType
     device_mesh: Annotated[
-        PydanticDeviceMeshIFType | None, Field(description="that of the model, if it is sharded")
+        PydanticDeviceMeshIFType | None,
+        Field(description="that of the run; needed where the model is split for a pipeline"),
     ] = None
+
+    @model_validator(mode="after")
+    def _check_mesh(self) -> Self:
+        is_split = any(model.component_key == "pipeline" for model in _models_inside(self.model_parts))
+        if is_split and self.device_mesh is None:
+            message = "model_parts are those of a pipeline, whose other ranks have gradients, too; give the run's mesh"
+            raise_at_keys(self, [("device_mesh", message)])
+        if is_split and static_parallel_degree(self.device_mesh, [ParallelismDegrees.PP]) == 1:
+            message = "model_parts are those of a pipeline, but this mesh has no pipeline_parallel_degree above 1"
+            raise_at_keys(self, [("device_mesh", message)])
+        return self
 
 
 class FSDP2GradientClipperConfig(FSDP2LoggingOnlyGradientClipperConfig):
@@ -117,6 +120,20 @@ class FSDP1GradientClipperConfig(FSDP1LoggingOnlyGradientClipperConfig):
     """Fields of `fsdp1`."""
 
     max_norm: MaxNorm
+
+
+def _models_inside(model: Any) -> Iterator[Unbuilt]:
+    """The model and what it was made of, from outside in; of a list those of its first part."""
+    while isinstance(model, Unbuilt | list) and model:
+        if isinstance(model, list):
+            model = model[0]
+            continue
+        yield model
+        model = getattr(model.config, "model", None)
+
+
+def _is_on_meta(model: Unbuilt) -> bool:
+    return getattr(model.config, "use_meta_device", None) is True
 
 
 class DummyGradientClipperConfig(ComponentConfig):

@@ -1,5 +1,6 @@
 """Configs of learning rate schedulers; each step of one is an optimizer step. Imports no torch."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import AliasChoices, Field, model_validator
@@ -14,6 +15,7 @@ _Steps = Annotated[int, Field(strict=True, gt=0)]
 _LastEpoch = Annotated[int, Field(strict=True, ge=-1, description="index of the last step done; -1 for a fresh run")]
 _Rate = Annotated[float, Field(strict=True, ge=0.0, allow_inf_nan=False)]
 _PositiveFloat = Annotated[float, Field(strict=True, gt=0.0, allow_inf_nan=False)]
+_Momentum = Annotated[float, Field(strict=True, gt=0.0, lt=1.0)]
 _Fraction = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
 _PositiveFraction = Annotated[float, Field(strict=True, gt=0.0, le=1.0)]
 
@@ -68,8 +70,8 @@ class OneCycleLRSchedulerConfig(ComponentConfig):
     ]
     anneal_strategy: Literal["cos", "linear"]
     cycle_momentum: Annotated[bool, Field(description="whether the momentum falls while the rate rises")] = False
-    base_momentum: _PositiveFloat | list[_PositiveFloat] = 0.85
-    max_momentum: _PositiveFloat | list[_PositiveFloat] = 0.95
+    base_momentum: Annotated[_Momentum | list[_Momentum], Field(description="at the highest rate")] = 0.85
+    max_momentum: Annotated[_Momentum | list[_Momentum], Field(description="at the lowest rate")] = 0.95
     div_factor: Annotated[_PositiveFloat, Field(examples=[10.0], description="the first rate is max_lr divided by it")]
     final_div_factor: Annotated[_PositiveFloat, Field(description="the last rate is the first one divided by it")]
     three_phase: Annotated[bool, Field(description="whether the rate falls as long as it rose, then to the last")] = (
@@ -78,19 +80,38 @@ class OneCycleLRSchedulerConfig(ComponentConfig):
     last_epoch: _LastEpoch = -1
 
     @model_validator(mode="after")
-    def _check_length(self) -> Self:
+    def _check(self) -> Self:
         if self.total_steps is None and (self.epochs is None or self.steps_per_epoch is None):
             raise ValueError("give total_steps, or both epochs and steps_per_epoch")
+        raise_at_keys(self, [*self._faults_of_length(), *self._faults_of_lists()])
+        return self
+
+    def _faults_of_length(self) -> Iterator[tuple[str, str]]:
+        product = (self.epochs or 0) * (self.steps_per_epoch or 0)
         if self.total_steps is not None:
             num_steps, of_what = self.total_steps, "total_steps"
+            if product not in (0, num_steps):
+                yield (
+                    "total_steps",
+                    f"{num_steps} is not epochs times steps_per_epoch ({product}); leave one of them out",
+                )
         else:
-            num_steps, of_what = (self.epochs or 0) * (self.steps_per_epoch or 0), "epochs times steps_per_epoch"
+            num_steps, of_what = product, "epochs times steps_per_epoch"
         if self.pct_start * num_steps == 1:  # torch divides by the steps between the first and the highest rate
             message = (
                 f"{self.pct_start} of {of_what} ({num_steps}) is a single step, in which no rate can rise; raise it"
             )
-            raise_at_keys(self, [("pct_start", message)])
-        return self
+            yield "pct_start", message
+
+    def _faults_of_lists(self) -> Iterator[tuple[str, str]]:
+        optimizer = self.optimizer.config if isinstance(self.optimizer, Unbuilt) else None
+        if not isinstance(optimizer, AdamOptimizerConfig) or not are_known(optimizer.weight_decay):
+            return
+        num_groups = 2 if optimizer.weight_decay and optimizer.weight_decay_groups_excluded else 1
+        for name in ("max_lr", "base_momentum", "max_momentum"):
+            values = getattr(self, name)
+            if isinstance(values, list) and len(values) != num_groups:
+                yield name, f"has {len(values)} entries, but the optimizer has {num_groups} groups of parameters"
 
 
 class CosineAnnealingLRSchedulerConfig(ComponentConfig):
@@ -113,7 +134,7 @@ class LinearWarmupCosineAnnealingLRSchedulerConfig(ComponentConfig):
     initial_lr: Annotated[_Rate, Field(examples=[0.0], description="the first learning rate")]
     final_lr: Annotated[_Rate, Field(examples=[1e-5], description="the last learning rate")]
     max_lr: Annotated[
-        _Rate, Field(examples=[1e-4], description="the highest learning rate; has to be the optimizer's lr")
+        _PositiveFloat, Field(examples=[1e-4], description="the highest learning rate; has to be the optimizer's lr")
     ]
     last_epoch: _LastEpoch = -1
 

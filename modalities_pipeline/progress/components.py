@@ -62,7 +62,7 @@ COMPONENTS: list[ComponentEntity] = [
     ComponentEntity(
         "mfu_calculator",
         "gpt2",
-        None,
+        "modalities_pipeline.progress.mfu:GPT2MFUCalculator",
         f"{_CONFIGS}:GPT2MFUCalculatorConfig",
         MFU_CALCULATOR,
         "share of the GPUs' peak FLOP/s that a GPT-2 like model uses",

@@ -25,7 +25,8 @@ class MemoryEstimate:
         gathered_parameters: what FSDP2 gathers for computing, in the compute dtype: the whole model if
             `reshard_after_forward` is false, else embeddings and head, and two blocks (the next is fetched early).
         activations: what the backward pass needs of one micro batch (see `gpt2_size`), and the logits. With activation
-            checkpointing, of each block but the one at work only its input.
+            checkpointing, of each block but the one at work only its input. With a fused loss, instead of all logits
+            those of a chunk, and the gradients of the head in float32, which it makes in the forward pass.
     """
 
     parameters: int
@@ -63,7 +64,8 @@ def estimate_memory(sections: Sections) -> MemoryEstimate | None:
         gradients=shard * _FP32_IN_BYTES,
         optimizer_states=shard * _FP32_IN_BYTES * _NUM_MOMENTS,
         gathered_parameters=_num_gathered(size, wrapper) * bytes_per_value,
-        activations=batch_size * length * _activation_bytes_per_token(size, wrappers, bytes_per_value),
+        activations=batch_size * length * _activation_bytes_per_token(size, wrappers, bytes_per_value)
+        + _logit_bytes(size, batch_size * length, look(model, "fused_loss", "num_tokens_per_chunk"), bytes_per_value),
     )
 
 
@@ -111,5 +113,12 @@ def _activation_bytes_per_token(size: GPT2Size, wrappers: list[Unbuilt], bytes_p
         num_full_blocks, num_inputs = 1, size.num_layers
     width = size.num_kept_per_token_outside // 2
     kept = num_full_blocks * size.num_kept_per_token_and_block + num_inputs * width + size.num_kept_per_token_outside
-    logits = size.vocab_size * (bytes_per_value + _NUM_LOGIT_COPIES_IN_FP32 * _FP32_IN_BYTES)
-    return kept * bytes_per_value + logits
+    return kept * bytes_per_value
+
+
+def _logit_bytes(size: GPT2Size, num_tokens: int, num_tokens_per_chunk: Any, bytes_per_value: int) -> int:
+    """Bytes of the logits and of what the loss makes of them; `num_tokens_per_chunk` is that of a fused loss."""
+    if not isinstance(num_tokens_per_chunk, int):
+        return num_tokens * size.vocab_size * (bytes_per_value + _NUM_LOGIT_COPIES_IN_FP32 * _FP32_IN_BYTES)
+    num_rows, width = min(num_tokens, num_tokens_per_chunk), size.num_kept_per_token_outside // 2
+    return size.vocab_size * (num_rows * (bytes_per_value + _FP32_IN_BYTES) + width * _FP32_IN_BYTES)

@@ -55,12 +55,23 @@ class WandbMode(enum.Enum):
 
 
 class WandBResultSubscriberConfig(ComponentConfig):
-    """Fields of the results subscriber `wandb`; the experiment id is also that of the wandb run."""
+    """Fields of the results subscriber `wandb`; a run that is resumed goes on under the same id in wandb."""
 
     global_rank: Annotated[int, Field(ge=0, description="of this process; only rank 0 reports")]
     entity: Annotated[str | None, Field(description="user or team; null: that of the login")] = None
     project: Annotated[str, Field(description="where wandb lists the run")]
-    experiment_id: Annotated[str, Field(description="name of the run")]
-    mode: Annotated[WandbMode, ByName(), Field(description="to the server, into a folder, or nowhere")]
-    directory: Annotated[Path, Field(description="where wandb keeps its files")]
-    config_file_path: Annotated[Path, Field(description="stored with the run")]
+    experiment_id: Annotated[
+        str, Field(description="name of the run, and its id, with `-` for what an id may not have")
+    ]
+    mode: Annotated[
+        WandbMode,
+        ByName(),
+        Field(
+            description="to the server, into a folder, or nowhere; ONLINE without login or network becomes OFFLINE, "
+            "with a warning"
+        ),
+    ]
+    directory: Annotated[Path, Field(description="wandb keeps its files in a folder `wandb` in it")]
+    config_file_path: Annotated[
+        Path, Field(description="gives its name to the resolved config that is stored with the run")
+    ]

@@ -4,6 +4,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.panel import Panel
+from rich.text import Text
 
 from modalities_pipeline.batch import EvaluationResultBatch
 from modalities_pipeline.reporting.broker import Message, MessageSubscriberIF
@@ -17,7 +18,7 @@ class DummyResultSubscriber(MessageSubscriberIF[EvaluationResultBatch]):
 
 
 class RichResultSubscriber(MessageSubscriberIF[EvaluationResultBatch]):
-    """A panel with losses and metrics for each result."""
+    """A panel for each result: the step as its title, then losses and metrics, a line each, in their order."""
 
     def __init__(self, num_ranks: int, console: Console | None = None) -> None:
         self._num_ranks = num_ranks
@@ -26,15 +27,16 @@ class RichResultSubscriber(MessageSubscriberIF[EvaluationResultBatch]):
     def consume_message(self, message: Message[EvaluationResultBatch]) -> None:
         """Print one panel."""
         result = message.payload
-        items = result.losses | result.metrics
-        lines = [f"{result.dataloader_tag} {name}: {item}" for name, item in items.items()]
+        items = [*result.losses.items(), *result.metrics.items()]
+        lines = [f"{result.dataloader_tag} {name}: {item}" for name, item in items]
         title = f"Step {result.num_train_steps_done} ({self._num_ranks} ranks)"
-        self._console.print(Panel("\n".join(lines), title=title, title_align="left"))
+        # as it is: square brackets of a tag are no markup
+        self._console.print(Panel(Text("\n".join(lines)), title=title, title_align="left"))
 
     def consume_dict(self, message_dict: dict[str, Any]) -> None:
         """Print facts about the run, one a line."""
         for name, value in message_dict.items():
-            self._console.print(f"{name}: {value}")
+            self._console.print(Text(f"{name}: {value}"))
 
 
 def get_rich_result_subscriber(num_ranks: int, global_rank: int) -> MessageSubscriberIF[EvaluationResultBatch]:

@@ -1,15 +1,23 @@
 """Results as a file with one JSON object a line: what other programs, such as the Dagster asset, follow."""
 
+import contextlib
 import json
+import logging
 import math
+import os
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
 from modalities_pipeline.batch import EvaluationResultBatch, ResultItem
-from modalities_pipeline.data.files import atomic_path
+from modalities_pipeline.data.files import atomic_path, os_errors_named
 from modalities_pipeline.distributed.env import get_rank
 from modalities_pipeline.reporting.broker import Message, MessageSubscriberIF
+
+logger = logging.getLogger(__name__)
+
+_MAX_NUM_UNWRITTEN = 10_000  # some MB of memory
 
 
 class ToDiscResultSubscriber(MessageSubscriberIF[EvaluationResultBatch]):
@@ -17,12 +25,21 @@ class ToDiscResultSubscriber(MessageSubscriberIF[EvaluationResultBatch]):
 
     Keys: dataloader_tag, num_train_steps_done, losses, metrics, throughput_metrics (name -> unrounded number, null if
     it is not finite), time (Unix seconds).
+
+    A disk that is full, or not there for a while, is logged and ends nothing: the file is left with whole lines only,
+    and those that are missing are written with the next one that can be.
+
+    Raises:
+        OutputNotWritableError: the folder of the file cannot be made.
     """
 
     def __init__(self, output_file_path: Path) -> None:
-        self._output_file_path = output_file_path
+        self._output_file_path = Path(output_file_path)
+        self._unwritten: deque[str] = deque(maxlen=_MAX_NUM_UNWRITTEN)
+        self._is_failing = False
         if get_rank() == 0:
-            output_file_path.parent.mkdir(parents=True, exist_ok=True)
+            with os_errors_named(self._output_file_path):
+                self._output_file_path.parent.mkdir(parents=True, exist_ok=True)
 
     def consume_message(self, message: Message[EvaluationResultBatch]) -> None:
         """Append one line."""
@@ -37,8 +54,45 @@ class ToDiscResultSubscriber(MessageSubscriberIF[EvaluationResultBatch]):
             "throughput_metrics": _numbers(result.throughput_metrics),
             "time": time.time(),
         }
-        with open(self._output_file_path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line, allow_nan=False) + "\n")
+        self._unwritten.append(json.dumps(line, allow_nan=False) + "\n")
+        self._write()
+
+    def close(self, is_completed: bool) -> None:
+        """Try a last time to write what could not be written."""
+        if self._unwritten:
+            self._write()
+        if self._unwritten:
+            logger.error("%s lacks %d results.", self._output_file_path, len(self._unwritten))
+
+    def _write(self) -> None:
+        try:
+            _append("".join(self._unwritten), self._output_file_path)
+        except OSError as error:
+            if not self._is_failing:
+                logger.error("%s cannot be written (%s); the training goes on.", self._output_file_path, error)
+            self._is_failing = True
+            return
+        if self._is_failing:
+            logger.warning("%s can be written again.", self._output_file_path)
+        self._is_failing = False
+        self._unwritten.clear()
+
+
+def _append(text: str, path: Path) -> None:
+    """Append all of a text or nothing."""
+    content = text.encode()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        size = os.fstat(descriptor).st_size
+        try:
+            if os.write(descriptor, content) < len(content):
+                raise OSError("the disk is full")
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def _numbers(items: dict[str, ResultItem]) -> dict[str, float | None]:

@@ -25,7 +25,7 @@ class TrainingMetrics:
     Args:
         dp_degree: number of ranks that see different samples.
         num_tokens_per_step: tokens that one step consumes on all ranks.
-        compute_mfu: samples per second -> share of the peak FLOP/s, None where it is not known.
+        compute_mfu: samples per second -> share of the peak FLOP/s; None: the MFU is reported as -1, unknown.
     """
 
     def __init__(

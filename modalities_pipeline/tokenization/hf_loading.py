@@ -36,11 +36,11 @@ def load_hf_tokenizer(name_or_path: str) -> Any:
         # The absolute path of a folder is never taken for a name of the hub, some of which are treated specially.
         name_or_path = str(folder.absolute())
     else:
-        if not _may_be_hub_name(name_or_path):
+        if not may_be_hub_name(name_or_path):
             raise DatasetNotFoundError(
                 f"There is no folder '{name_or_path}', and it is no name of the Hugging Face hub. Mend the path."
             )
-        is_reachable = _hub_is_reachable()
+        is_reachable = hub_is_reachable()
         options = {"local_files_only": not is_reachable}
         logger.info(
             "There is no folder '%s' here; looking for it %s.",
@@ -57,13 +57,13 @@ def load_hf_tokenizer(name_or_path: str) -> Any:
         ) from error
 
 
-def _may_be_hub_name(name: str) -> bool:
+def may_be_hub_name(name: str) -> bool:
     """Whether a name is like `model` or `owner/model`, and not meant as a path below a folder that is here."""
     parts = name.split("/")
     return len(parts) <= 2 and all(map(_HUB_NAME_PART.fullmatch, parts)) and not (parts[1:] and Path(parts[0]).is_dir())
 
 
-def _hub_is_reachable() -> bool:
+def hub_is_reachable() -> bool:
     """Ask the hub once; the libraries would ask for each file again and again, for most of a minute."""
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session

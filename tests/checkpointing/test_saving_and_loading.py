@@ -1,5 +1,6 @@
 """Checkpoints are whole or not there, are read back exactly, and a fault in one never costs another."""
 
+import contextlib
 import json
 
 import pytest
@@ -10,9 +11,17 @@ from modalities_pipeline.checkpointing.folders import find_latest_checkpoint, is
 from modalities_pipeline.checkpointing.loading import DCPCheckpointLoading, get_dcp_checkpointed_app_state
 from modalities_pipeline.checkpointing.saving import CheckpointSaving, DCPCheckpointSaving
 from modalities_pipeline.checkpointing.strategies import SaveKMostRecentCheckpointsStrategy
+from modalities_pipeline.distributed.env import DistributedEnv
 from modalities_pipeline.exceptions import CheckpointingError
 
 pytestmark = pytest.mark.usefixtures("process_group")
+
+
+@pytest.fixture(params=[True, False], ids=["process group", "one process"])
+def process_group(request):
+    """A process group of this process alone, and no process group."""
+    with DistributedEnv() if request.param else contextlib.nullcontext():
+        yield
 
 
 @pytest.fixture
@@ -87,6 +96,15 @@ def test_a_save_that_fails_leaves_the_older_checkpoint_as_the_newest(save, tmp_p
         first
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == [first.name, "last_checkpoint_info.json"]
+
+
+def test_a_folder_that_cannot_be_made_is_said_to_be_the_checkpoints(save, tmp_path, monkeypatch):
+    def refuse(path, **options):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("pathlib.Path.mkdir", refuse)
+    with pytest.raises(CheckpointingError, match=f"checkpoint {tmp_path}.* could not be written: .*Permission denied"):
+        save(2)
 
 
 def test_a_half_written_newest_folder_is_passed_over_but_refused_if_asked_for(save, tmp_path, make_app_state, caplog):

@@ -124,7 +124,7 @@ def parts() -> Node:
         ],
         "device_mesh": mesh(),
         "logging_clipper": clipper("fsdp2_logging_only", "model"),
-        "plain_optimizer": node("optimizer/adam", **adam_w("model")["config"]),
+        "plain_optimizer": node("optimizer/adam", **adam_w("llama_model")["config"]),
         "schedulers": [
             node("scheduler/dummy_lr", **schedule),
             node("scheduler/constant_lr", factor=0.5, total_iters=5, **schedule),

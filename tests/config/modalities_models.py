@@ -66,7 +66,7 @@ def fsdp2(model: str, **changes: Any) -> Node:
     return node("model/fsdp2_wrapped", **{**config, **changes})
 
 
-def fsdp1(model: str, variant: str = "fsdp1_wrapped") -> Node:
+def fsdp1(model: str, variant: str = "fsdp1_wrapped", block_names: tuple[str, ...] = ("GPT2Block",)) -> Node:
     """model/fsdp1_wrapped."""
     return node(
         f"model/{variant}",
@@ -74,7 +74,7 @@ def fsdp1(model: str, variant: str = "fsdp1_wrapped") -> Node:
         sync_module_states=True,
         mixed_precision_settings="BF_16",
         sharding_strategy="FULL_SHARD",
-        block_names=["GPT2Block"],
+        block_names=list(block_names),
     )
 
 

@@ -48,6 +48,7 @@ def coca_training() -> Node:
         test_dataset=node("dataset/dummy_dataset", num_samples=8, sample_definition=samples),
         model_raw=coca(),
         initialized_model=initialized("model_raw", composed("coca", weight_init_type="plain", num_layers=None)),
+        app_model=fsdp1("initialized_model", block_names=("TransformerBlock", "VisionTransformerBlock")),
         gradient_clipper=clipper("fsdp1_logging_only"),
         optimizer=adam_w(weight_decay_groups_excluded=[]),
         mfu_calculator=None,

@@ -72,16 +72,6 @@ def test_a_file_without_components_is_not_taken_for_a_checked_one(check_yaml):
     ]
 
 
-def test_what_cannot_be_built_is_told_in_the_last_line(check_yaml):
-    planned = Registry([ComponentEntity("thing", name, None, _Config) for name in ("plain", "other")])
-    report = check_yaml(f"a: {THING}\nb: {THING}\nc: {THING.replace('plain', 'other')}\n", registry=planned)
-    assert report.is_ok
-    assert report.text().endswith(
-        "config.yaml: valid, but this version cannot build thing/plain and thing/other (see the notes) "
-        "(checked as: parts)"
-    )
-
-
 def test_a_plugin_that_cannot_be_loaded_is_one_fault(check_yaml):
     plugin = "plugins: [{component_key: model, variant_key: mine, component_path: 'no_such_module_here:X'}]\n"
     report = check_yaml(

@@ -117,7 +117,8 @@ def test_it_is_valid(name: str, folder: Path) -> None:
     )
     info = folder / ("fsdp1.json" if "fsdp1" in name else "fsdp2.json") if "warm start" in name else None
     report = check_config(path, world_size=world_size, last_checkpoint_info_file_path=info)
-    assert not report.faults, report.text()
+    refused = [("scheduled_pipeline",)] if name.startswith("pipeline") else []  # valid, but not trained yet
+    assert [fault.key_path for fault in report.faults] == refused, report.text()
 
 
 def test_together_they_use_every_component() -> None:
@@ -126,6 +127,7 @@ def test_together_they_use_every_component() -> None:
     ours = {
         ("number_conversion", "vocab_size_from_packed_dataset"),
         ("loss", "nce_loss"),
+        ("loss", "weighted_sum"),
         ("gradient_clipper", "dummy"),
     }
     assert registered - used == ours

@@ -19,32 +19,7 @@ from modalities_pipeline.exceptions import ConfigError
 NAMES = json.loads((Path(__file__).parent / "vectors" / "component_names.json").read_text("utf-8"))
 ALL_NAMES = sorted({*NAMES["documented_table"], *NAMES["latest_version"]})
 
-# Their configs are checked, but nothing builds them yet. Whoever adds the class of one takes it off this list.
-CONFIG_ONLY = {
-    "checkpoint_loading/fsdp1",
-    "checkpoint_saving_execution/fsdp1",
-    "debugging/settings",
-    "mfu_calculator/gpt2",
-    "model/activation_checkpointed",
-    "model/activation_checkpointed_fsdp1",
-    "model/coca",
-    "model/compiled",
-    "model/debugging_enriched",
-    "model/fsdp1_wrapped",
-    "model/gpt2_tp",
-    "model/huggingface_pretrained_model",
-    "model_debugging_hook/nan_hook",
-    "model_debugging_hook/print_forward_hook",
-    "optimizer/fsdp1_checkpointed",
-    "pipeline/builder",
-    "pipeline/scheduled",
-    "pipeline/selector",
-    "pipeline/staged",
-    "stages_generator/gpt2_stages_generator",
-}
-
 ENTITIES = [pytest.param(entity, id=f"{entity.component_key}/{entity.variant_key}") for entity in COMPONENTS]
-BUILT = [entity for entity in COMPONENTS if entity.component_type is not None]
 
 
 class _Config(ComponentConfig):
@@ -54,11 +29,6 @@ class _Config(ComponentConfig):
 @pytest.fixture
 def _no_warning_given(monkeypatch):
     monkeypatch.setattr(registry_module, "_warnings_given", set())
-
-
-def test_what_is_known_by_its_config_only_is_listed():
-    config_only = {f"{row.component_key}/{row.variant_key}" for row in COMPONENTS if row.component_type is None}
-    assert config_only == CONFIG_ONLY
 
 
 @pytest.mark.parametrize("name", ALL_NAMES)
@@ -98,7 +68,7 @@ def test_every_component_is_described_in_a_line(entity):
     assert not entity.description.endswith(".")
 
 
-@pytest.mark.parametrize("entity", [pytest.param(row, id=f"{row.component_key}/{row.variant_key}") for row in BUILT])
+@pytest.mark.parametrize("entity", ENTITIES)
 def test_builder_takes_every_field_of_its_config(entity):
     """A variant whose class wants other names than its config has could never be built."""
     config = import_target(entity.component_config_type)
@@ -107,8 +77,10 @@ def test_builder_takes_every_field_of_its_config(entity):
     signature.bind(**{name: None for name, field in config.model_fields.items() if not field.exclude})
 
 
-@pytest.mark.parametrize("interface", sorted({row.interface for row in BUILT if row.interface not in (None, NUMBER)}))
-def test_every_interface_of_a_component_that_can_be_built_exists(interface):
+@pytest.mark.parametrize(
+    "interface", sorted({row.interface for row in COMPONENTS if row.interface not in (None, NUMBER)})
+)
+def test_every_interface_exists(interface):
     assert inspect.isclass(import_target(interface))
 
 
@@ -153,13 +125,6 @@ def test_an_old_name_stands_for_the_new_one_and_is_told_once(caplog):
         assert registry.get_entity("thing", "older").variant_key == "new"
     told = [record.getMessage() for record in caplog.records]
     assert told == ["component thing/old is called thing/new now", "component thing/older is called thing/new now"]
-
-
-def test_what_is_known_by_its_config_only_is_not_built():
-    registry = Registry([ComponentEntity("thing", "later", None, _Config)])
-    assert registry.get_config("thing", "later") is _Config
-    with pytest.raises(ConfigError, match="knows thing/later by its config only"):
-        registry.get_component("thing", "later")
 
 
 @pytest.mark.parametrize("config_type", [dict, None, 3])

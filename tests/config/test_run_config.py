@@ -61,13 +61,6 @@ def test_a_sweep_is_not_run_before_its_lists_are_combined(config):
     assert "`modalities-pipeline benchmark prepare_sweep_configs`" in fault.message
 
 
-def test_what_the_training_does_not_use_is_noted_where_it_stands(config):
-    with config.open("a") as file:
-        file.write("mfu_calculator: {component_key: mfu_calculator, variant_key: gpt2, config: {}}\n")
-    run = resolve_run_config(load_config(config), CONTEXT)
-    assert f"{config}:10:1: mfu_calculator: is not used by the training yet, and ignored" in map(str, run.found)
-
-
 def test_without_a_checkpoint_a_run_begins_at_the_start(config):
     run = resolve_run_config(load_config(config), CONTEXT)
     assert resume_run_config(run, (), CONTEXT) is run

@@ -132,7 +132,6 @@ def registry() -> Registry:
     return Registry(
         [
             ComponentEntity("thing", "plain", Thing, ThingConfig, f"{here}Thing", old_variant_keys=("simple",)),
-            ComponentEntity("thing", "planned", None, ThingConfig, f"{here}Thing"),
             ComponentEntity("tool", "hammer", Tool, ToolConfig, f"{here}Tool"),
             ComponentEntity("tool", "unknown", Tool, ToolConfig),
             ComponentEntity("number", "sum", add, SumConfig, NUMBER),

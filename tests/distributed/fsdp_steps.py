@@ -5,16 +5,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from wrapping_helpers import compile_eagerly
 
 from modalities_pipeline.batch import InferenceResultBatch
+from modalities_pipeline.distributed.activation_checkpointing import get_activation_checkpointed_model
+from modalities_pipeline.distributed.compilation import get_compiled_model
 from modalities_pipeline.distributed.configs import FSDP2MixedPrecisionSettings
 from modalities_pipeline.distributed.env import DistributedEnv, get_rank, get_world_size
 from modalities_pipeline.distributed.fsdp import get_fsdp2_wrapped_model
 from modalities_pipeline.distributed.mesh import get_device_mesh
+from modalities_pipeline.distributed.wrapping_configs import ActivationCheckpointingVariants, FullACParams
 from modalities_pipeline.loss_functions import IGNORE_INDEX, CLMCrossEntropyLoss
 from modalities_pipeline.models.gpt2 import build_gpt2
 from modalities_pipeline.models.initialization import get_composed_model_initializer, get_initialized_model
@@ -26,12 +31,18 @@ from modalities_pipeline.optim.optimizers import get_adam_w
 GLOBAL_BATCH_SIZE = 4
 
 
-def train(config: dict[str, Any], precision: str = "FP_32", replicate_degree: int = 1) -> dict[str, Any]:
+def train(
+    config: dict[str, Any], precision: str = "FP_32", replicate_degree: int = 1, is_wrapped: bool = False
+) -> dict[str, Any]:
     """Train on this process' part of a fixed global batch, sharded if there is a process group.
+
+    With `is_wrapped` the blocks have activation checkpointing and are compiled, but run without C++.
 
     Returns full tensors and the losses and norms of the global batch: the same on every rank.
     """
     model: nn.Module = build_gpt2(**config, use_meta_device=True)
+    if is_wrapped:
+        model = wrap(model)
     if dist.is_initialized():
         model = _shard(model, precision, replicate_degree)
     initializer = get_composed_model_initializer("gpt2", WeightInitTypes.SCALED, 0.0, 0.02, num_layers=2)
@@ -42,6 +53,15 @@ def train(config: dict[str, Any], precision: str = "FP_32", replicate_degree: in
     clipper = FSDPGradientClipper(model, GradientClippingMode.P2_NORM, max_norm=0.5)
     losses, norms = zip(*(_step(model, optimizer, clipper, step) for step in range(3)), strict=True)
     return {"initial": initial, "final": _full_weights(model), "losses": list(losses), "norms": list(norms)}
+
+
+def wrap(model: nn.Module) -> nn.Module:
+    """Checkpoint the activations of all blocks, then compile them."""
+    full = ActivationCheckpointingVariants.FULL_ACTIVATION_CHECKPOINTING
+    get_activation_checkpointed_model(full, "transformer.h", model, FullACParams())
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        compile_eagerly(monkeypatch)
+        return get_compiled_model(model, ["GPT2Block"])
 
 
 def _shard(model: nn.Module, precision: str, replicate_degree: int) -> nn.Module:

@@ -1,11 +1,12 @@
-"""Configs of meshes, sharded models and pipelines: what can be known of them before anything is built."""
+"""Configs of meshes and of models spread over ranks: what can be known of them before anything is built."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from modalities_pipeline.config.interfaces import DEVICE_MESH, LOSS, MODULE, NUMBER, PIPELINE
+from modalities_pipeline.config.interfaces import DEVICE_MESH, MODULE, NUMBER
 from modalities_pipeline.config.unbuilt import Unbuilt
 from modalities_pipeline.distributed.configs import (
     DeviceMeshConfig,
@@ -15,17 +16,8 @@ from modalities_pipeline.distributed.configs import (
     ParallelDegreeConfig,
     static_parallel_degree,
 )
-from modalities_pipeline.distributed.fsdp import get_fsdp2_wrapped_model
-from modalities_pipeline.distributed.pipeline_configs import (
-    ComponentSelectorFromPipelineConfig,
-    PipelineConfig,
-    ScheduledPipelineConfig,
-)
-from modalities_pipeline.exceptions import ConfigError
 
 MODEL = Unbuilt("model", "gpt2", MODULE)
-STAGES = Unbuilt("pipeline", "selector")
-PIPELINE_NODE = Unbuilt("pipeline", "staged", PIPELINE)
 
 
 def _mesh(world_size: int = 8, **degrees: Any) -> DeviceMeshConfig:
@@ -42,7 +34,6 @@ def _unbuilt_mesh(world_size: int = 8, **degrees: Any) -> Unbuilt:
         ({}, (1, 1, 8, 1, 1)),
         ({"tensor_parallel_degree": 2, "pipeline_parallel_degree": 2}, (2, 1, 2, 1, 2)),
         ({"data_parallel_replicate_degree": -1, "data_parallel_shard_degree": 4}, (1, 2, 4, 1, 1)),
-        ({"data_parallel_shard_degree": 4, "context_parallel_degree": 2}, (1, 1, 4, 2, 1)),
     ],
 )
 def test_a_degree_of_minus_one_is_whatever_is_left(degrees, filled):
@@ -66,17 +57,14 @@ def test_a_degree_of_minus_one_is_whatever_is_left(degrees, filled):
         ({"data_parallel_shard_degree": -2}, "data_parallel_shard_degree"),
         ({"tensor_parallel_degree": -1}, "tensor_parallel_degree"),
         ({"tensor_parallel_degree": 2.0}, "tensor_parallel_degree"),
-        ({"enable_loss_parallel": True}, r"enable_loss_parallel\n.*needs a tensor_parallel_degree greater than 1"),
+        ({"context_parallel_degree": 2}, r"context_parallel_degree\n.*there is no context parallelism"),
+        ({"enable_loss_parallel": True, "tensor_parallel_degree": 2}, r"enable_loss_parallel\n.*of whole logits"),
     ],
 )
 def test_degrees_that_cannot_be_are_refused_without_building_the_mesh(degrees, message):
-    """B078"""
+    """B078; W18: kinds of parallelism that there are not."""
     with pytest.raises(ValidationError, match=message):
         _mesh(**degrees)
-
-
-def test_loss_parallelism_goes_with_tensor_parallelism():
-    assert _mesh(enable_loss_parallel=True, tensor_parallel_degree=2).enable_loss_parallel
 
 
 def test_a_parallel_degree_is_known_before_the_mesh_is_built():
@@ -123,12 +111,6 @@ def test_a_sharded_model_that_cannot_be_is_refused(changes, message):
         FSDP2WrappedModelConfig(**{**FSDP2, **changes})
 
 
-def test_several_model_parts_are_refused_when_they_are_to_be_sharded():
-    config = FSDP2WrappedModelConfig(**{**FSDP2, "model": [MODEL, MODEL]})
-    with pytest.raises(ConfigError, match="fsdp2_wrapped: got 2 model parts"):
-        get_fsdp2_wrapped_model(config.model, config.block_names, config.mixed_precision_settings, config.device_mesh)
-
-
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "_HYBRID_SHARD_ZERO2"])
 def test_a_model_for_fsdp1_takes_torchs_names_of_strategies(strategy):
     fields = {"model": MODEL, "sync_module_states": True, "block_names": [], "mixed_precision_settings": "BF_16"}
@@ -146,38 +128,21 @@ def test_tensor_parallelism_needs_a_mesh_for_it():
         GPT2ModelTPConfig(model=MODEL, device_mesh=replicated)
 
 
-@pytest.mark.parametrize(("stages", "parts"), [("pp_stages", "model_parts"), ("pp_stage", "model_part")])
-def test_a_pipeline_takes_both_names_of_its_stages_and_models(stages, parts):
-    config = PipelineConfig(**{stages: STAGES, parts: [MODEL, MODEL]})
-    assert config.pp_stages is STAGES
-    assert config.model_parts == [MODEL, MODEL]
-
-
-SCHEDULED = {
-    "loss_fn": Unbuilt("loss", "clm_cross_entropy_loss", LOSS),
-    "pp_schedule_name": "1f1b",
-    "batch_size": 4,
-    "microbatch_size": 2,
-    "pp_degree": 2,
-    "pipeline": PIPELINE_NODE,
-}
-
-
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("fields", "message"),
     [
-        ({"microbatch_size": 3}, r"batch_size\n.*4 is not divisible by microbatch_size \(3\)"),
-        ({"pp_schedule_name": "1B1F"}, "'1F1B', 'Interleaved1F1B'"),
-        ({"pp_degree": 1}, "pp_degree"),
-        ({"pipeline": MODEL}, "has to be a Pipeline"),
+        ({"n_head_q": 9}, r"model\n.*n_head_q 9 is not a multiple of tensor_parallel_degree 2"),
+        ({"n_head_kv": 1}, r"model\n.*n_head_kv 1 is not a multiple of tensor_parallel_degree 2"),
+        ({"fused_loss": object()}, r"model\n.*set the model's fused_loss to null"),
     ],
 )
-def test_a_schedule_that_cannot_be_is_refused(changes, message):
-    assert ScheduledPipelineConfig(**SCHEDULED).pp_schedule_name == "1f1b"
-    with pytest.raises(ValidationError, match=message):
-        ScheduledPipelineConfig(**{**SCHEDULED, **changes})
-
-
-def test_parts_of_a_pipeline_are_chosen_by_name():
-    with pytest.raises(ValidationError, match="'PP_STAGE', 'MODEL_PART' or 'PP_SCHEDULE'"):
-        ComponentSelectorFromPipelineConfig(pipeline=PIPELINE_NODE, selection_type="MODEL_PARTS")
+def test_a_model_that_cannot_be_split_is_refused_before_anything_is_built(fields, message):
+    mesh = _unbuilt_mesh(tensor_parallel_degree=2)
+    for changes in ({}, fields):
+        config: Any = SimpleNamespace(**{"n_head_q": 8, "n_head_kv": 4, "fused_loss": None, **changes})
+        model = Unbuilt("model", "gpt2", MODULE, config)
+        if not changes:
+            assert GPT2ModelTPConfig(model=model, device_mesh=mesh).model is model
+            continue
+        with pytest.raises(ValidationError, match=message):
+            GPT2ModelTPConfig(model=model, device_mesh=mesh)

@@ -4,7 +4,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from modalities_pipeline.distributed.env import DistributedEnv, default_device_type, get_rank, get_world_size
+from modalities_pipeline.distributed.env import (
+    DistributedEnv,
+    current_device,
+    default_device_type,
+    get_rank,
+    get_world_size,
+)
 from modalities_pipeline.exceptions import RunningEnvError
 
 
@@ -23,6 +29,14 @@ def test_a_process_without_launcher_is_a_run_of_one():
         assert total.tolist() == [1.0, 1.0]
     assert not dist.is_initialized()
     assert (get_rank(), get_world_size()) == (0, 1)
+
+
+def test_the_current_device_is_that_of_the_run(monkeypatch):
+    with DistributedEnv() as env:
+        assert current_device() == env.device
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 3)
+    assert current_device() == torch.device("cuda", 3)
 
 
 def test_a_variable_that_the_launcher_did_not_set_is_named(monkeypatch):

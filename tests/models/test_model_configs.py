@@ -2,25 +2,21 @@
 
 import pytest
 from pydantic import BaseModel, ValidationError
-from torch import nn
 
 from modalities_pipeline.config.checking.validation import validate_unbuilt
 from modalities_pipeline.config.interfaces import FSDP1_MODULE, MODULE, NUMBER, REMOVABLE_HANDLE
 from modalities_pipeline.config.unbuilt import Unbuilt
-from modalities_pipeline.models.coca_configs import VisionTransformerConfig
-from modalities_pipeline.models.configs import GPT2LLMConfig
-from modalities_pipeline.models.debugging_configs import DebuggingConfig, NaNHookConfig, PrintForwardHookConfig
-from modalities_pipeline.models.gpt2 import build_gpt2
-from modalities_pipeline.models.initialization import get_composed_model_initializer, get_initialized_model
-from modalities_pipeline.models.initialization_configs import ComposedModelInitializationConfig, WeightInitTypes
-from modalities_pipeline.models.layer_norms import RMSLayerNorm
-from modalities_pipeline.models.norm_configs import LayerNormConfig, LayerNorms, LayerNormWrapperConfig
-from modalities_pipeline.models.wrapping_configs import (
+from modalities_pipeline.debugging.configs import DebuggingConfig, NaNHookConfig, PrintForwardHookConfig
+from modalities_pipeline.distributed.wrapping_configs import (
     ActivationCheckpointedModelConfig,
     CompiledModelConfig,
     FSDP1ActivationCheckpointedModelConfig,
-    HuggingFacePretrainedModelConfig,
 )
+from modalities_pipeline.models.coca_configs import VisionTransformerConfig
+from modalities_pipeline.models.configs import GPT2LLMConfig
+from modalities_pipeline.models.gpt2 import build_gpt2
+from modalities_pipeline.models.huggingface_configs import HuggingFacePretrainedModelConfig
+from modalities_pipeline.models.initialization_configs import ComposedModelInitializationConfig
 
 MODEL = Unbuilt("model", "gpt2", MODULE)
 HOOK = Unbuilt("model_debugging_hook", "nan_hook", REMOVABLE_HANDLE)
@@ -78,6 +74,28 @@ def test_all_that_does_not_fit_together_is_said_at_once(make_gpt2_config):
     assert _locations(GPT2LLMConfig, fields) == [("n_head_q",), ("vocab_size",), ("ffn_norm_config",)]
 
 
+@pytest.mark.parametrize(
+    ("fused_loss", "location"),
+    [
+        ({"target_key": "target_ids", "num_tokens_per_chunk": 0}, ("fused_loss", "num_tokens_per_chunk")),
+        ({"target_key": "target_ids", "num_tokens_per_chunk": "many"}, ("fused_loss", "num_tokens_per_chunk")),
+        ({"num_tokens_per_chunk": 8}, ("fused_loss", "target_key")),
+        ({"target_key": "target_ids", "chunk": 8}, ("fused_loss", "chunk")),
+    ],
+)
+def test_a_faulty_fused_loss_is_refused(fused_loss, location, make_gpt2_config):
+    assert _locations(GPT2LLMConfig, make_gpt2_config(fused_loss=fused_loss)) == [location]
+
+
+def test_numbers_are_those_of_modalities_only_if_asked_for(make_gpt2_config):
+    config = GPT2LLMConfig(**make_gpt2_config())
+    assert (config.attention_dropout_in_evaluation, config.fused_loss) == (False, None)
+    assert config.attention_config.qkv_transforms[0].config.rounds_frequencies is False
+    rotary = {"type_hint": "RotaryTransform", "config": {**ROTARY["config"], "n_head": 4, "rounds_frequencies": True}}
+    model = build_gpt2(**make_gpt2_config(attention_config={"qkv_transforms": [rotary]}))
+    assert model.transformer["h"]["1"].attn.qkv_transforms[0].rounds_frequencies is True
+
+
 def test_a_strict_float_takes_an_integer(make_gpt2_config):
     assert GPT2LLMConfig(**make_gpt2_config(dropout=0)).dropout == 0.0
 
@@ -97,82 +115,6 @@ def test_a_size_that_is_not_known_before_building_hides_no_other_fault(make_gpt2
     assert config.vocab_size is unknown
     _, faults = validate_unbuilt(GPT2LLMConfig, make_gpt2_config(vocab_size=unknown, n_head_kv=3))
     assert faults == [(("n_head_q",), "4 is not divisible by n_head_kv (3)")]
-
-
-def _with_norm_components(fields: dict, norm: object) -> dict:
-    """The fields with `norm` under the names that Modalities' first releases have."""
-    names = ("attention_norm", "ffn_norm", "lm_head_norm")
-    return {key: value for key, value in fields.items() if not key.endswith("_norm_config")} | dict.fromkeys(
-        names, norm
-    )
-
-
-def test_norms_may_be_components_under_their_old_names(make_gpt2_config):
-    """Every place gets a norm of its own, with the settings of the one that was given."""
-    model = build_gpt2(**_with_norm_components(make_gpt2_config(), RMSLayerNorm(128, bias=False, epsilon=1e-3)))
-    norms = [module for module in model.modules() if isinstance(module, RMSLayerNorm)]
-    assert len({id(norm) for norm in norms}) == 2 * 2 + 1
-    assert {(norm.epsilon, norm.bias) for norm in norms} == {(1e-3, None)}
-    assert model.config.lm_head_norm_config.norm_type is LayerNorms.rms_norm
-
-
-@pytest.mark.parametrize(
-    ("norm", "expected"),
-    [
-        ("LayerNorm", {"normalized_shape": 128, "eps": 1e-6, "elementwise_affine": True, "bias": False}),
-        ("RMSNorm", {"normalized_shape": 128, "eps": 1e-4}),
-    ],
-)
-def test_norms_of_torch_are_taken_with_their_settings(norm, expected, make_gpt2_config):
-    built = getattr(nn, norm)(**expected)
-    config = GPT2LLMConfig(**_with_norm_components(make_gpt2_config(), built))
-    assert config.ffn_norm_config.config.model_dump() == expected
-
-
-def test_a_norm_component_is_checked_before_it_is_built(make_gpt2_config):
-    def unbuilt(size: int) -> Unbuilt:
-        return Unbuilt("layer_norm", "layer_norm", MODULE, LayerNormConfig(normalized_shape=size))
-
-    no_norm = Unbuilt("model", "compiled", MODULE, CompiledModelConfig(model=MODEL, block_names=[]))
-    config = GPT2LLMConfig(**_with_norm_components(make_gpt2_config(), unbuilt(128)))
-    assert config.attention_norm_config.epsilon == 1e-6
-    with pytest.raises(ValidationError, match="the norm is of size 64"):
-        GPT2LLMConfig(**_with_norm_components(make_gpt2_config(), unbuilt(64)))
-    with pytest.raises(ValidationError, match=r"or a component layer_norm/\.\.\., not model/compiled"):
-        GPT2LLMConfig(**_with_norm_components(make_gpt2_config(), no_norm))
-
-
-def test_a_faulty_norm_component_is_not_complained_about_twice(make_gpt2_config):
-    faulty = Unbuilt("layer_norm", "layer_norm", MODULE)
-    assert GPT2LLMConfig(**_with_norm_components(make_gpt2_config(), faulty)).ffn_norm_config is faulty
-
-
-@pytest.mark.parametrize(
-    ("fields", "location", "message"),
-    [
-        ({"norm_type": "rms_norm", "config": {"ndim": 8, "eps": 1}}, ("config", "eps"), "unknown key of rms_norm"),
-        (
-            {"norm_type": "pytorch_rms_norm", "config": {"normalized_shap": 8}},
-            ("config", "normalized_shap"),
-            "did you mean 'normalized_shape'",
-        ),
-        ({"norm_type": "rms", "config": {"what": 1}}, ("norm_type",), "'rms_norm', 'layer_norm' or 'pytorch_rms_norm'"),
-    ],
-)
-def test_a_key_that_does_not_fit_the_norm_type_is_named(fields, location, message):
-    """B077"""
-    assert location in _locations(LayerNormWrapperConfig, fields)
-    with pytest.raises(ValidationError, match=message):
-        LayerNormWrapperConfig.model_validate(fields)
-
-
-def test_a_misspelt_key_is_one_fault():
-    fields = {"norm_type": "pytorch_rms_norm", "config": {"normalized_shap": 8}}
-    assert _locations(LayerNormWrapperConfig, fields) == [("config", "normalized_shap")]
-
-
-def test_a_faulty_norm_type_is_one_fault():
-    assert _locations(LayerNormWrapperConfig, {"norm_type": "rms", "config": {}}) == [("norm_type",)]
 
 
 @pytest.mark.parametrize(
@@ -207,20 +149,6 @@ PLAIN = {"model_type": "gpt2", "weight_init_type": "plain", "mean": 0.0, "std": 
 def test_settings_of_initial_weights_that_contradict_each_other_are_refused(changes, message):
     with pytest.raises(ValidationError, match=message):
         ComposedModelInitializationConfig.model_validate({**PLAIN, **changes})
-
-
-def test_initial_weights_of_a_model_that_is_not_known_here_are_refused_when_built():
-    assert ComposedModelInitializationConfig.model_validate({**PLAIN, "model_type": "coca"})
-    with pytest.raises(ValueError, match="models of type coca cannot be initialised here"):
-        get_composed_model_initializer("coca", WeightInitTypes.PLAIN, 0.0, 0.02)
-
-
-def test_several_model_parts_are_refused_when_built(make_gpt2_config):
-    initializer = get_composed_model_initializer("gpt2", WeightInitTypes.PLAIN, 0.0, 0.02)
-    model = build_gpt2(**make_gpt2_config())
-    assert get_initialized_model([model], initializer) is model
-    with pytest.raises(ValueError, match="model_initialized: got 2 model parts"):
-        get_initialized_model([model, model], initializer)
 
 
 @pytest.mark.parametrize(
@@ -275,8 +203,11 @@ def test_a_model_of_hugging_face_is_chosen_by_its_class():
     fields["huggingface_prediction_subscription_key"] = "logits"
     config = HuggingFacePretrainedModelConfig(**fields, model_type="AutoModelForCausalLM")
     assert str(config.model_name) == "Qwen/Qwen2.5-0.5B"
+    assert (config.model_args, config.kwargs) == (None, None)
     with pytest.raises(ValidationError, match="'AutoModelForCausalLM' or 'AutoModelForMaskedLM'"):
         HuggingFacePretrainedModelConfig(**fields, model_type="AutoModelForCausal")
+    given = {**fields, "model_type": "AutoModelForCausalLM", "model_args": {"dtype": "float32"}, "kwargs": ["float32"]}
+    assert _locations(HuggingFacePretrainedModelConfig, given) == [("model_args",), ("kwargs",)]
 
 
 @pytest.mark.parametrize("changes", [{"n_head": 4}, {"n_embd": 64, "n_head": 2}, {"n_head": 4, "seq_length_dim": 2}])

@@ -1,12 +1,15 @@
 """Configs of losses, optimizers, schedulers and clippers: names, choices, and checks that need nothing built."""
 
+from typing import Any
+
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from torch import nn
 
-from modalities_pipeline.config.interfaces import MODULE, NUMBER, OPTIMIZER
+from modalities_pipeline.config.interfaces import DEVICE_MESH, MODULE, NUMBER, OPTIMIZER, PIPELINE
 from modalities_pipeline.config.unbuilt import Unbuilt
-from modalities_pipeline.exceptions import ConfigError
+from modalities_pipeline.distributed.configs import DeviceMeshConfig
+from modalities_pipeline.distributed.pipeline_configs import ComponentSelectorFromPipelineConfig
 from modalities_pipeline.optim.configs import (
     AdamWOptimizerConfig,
     FSDP1GradientClipperConfig,
@@ -14,9 +17,8 @@ from modalities_pipeline.optim.configs import (
     FSDP2GradientClipperConfig,
     FSDP2LoggingOnlyGradientClipperConfig,
     GradientClippingMode,
-    NCELossConfig,
 )
-from modalities_pipeline.optim.optimizers import get_adam_w
+from modalities_pipeline.optim.loss_configs import NCELossConfig
 from modalities_pipeline.optim.scheduler_configs import (
     LinearWarmupCosineAnnealingLRSchedulerConfig,
     OneCycleLRSchedulerConfig,
@@ -90,10 +92,64 @@ def test_optimizers_refuse_what_makes_no_sense(changes, message):
         AdamWOptimizerConfig(**{**ADAM_W, **changes})
 
 
-def test_several_model_parts_are_refused_when_the_optimizer_is_built():
-    assert AdamWOptimizerConfig(**{**ADAM_W, "wrapped_model": [MODEL, MODEL]})
-    with pytest.raises(ConfigError, match="adam_w: got 2 model parts"):
-        get_adam_w(**{**ADAM_W, "wrapped_model": [nn.Linear(2, 2), nn.Linear(2, 2)]})
+def test_optimizers_take_the_parts_of_a_model():
+    assert AdamWOptimizerConfig(**{**ADAM_W, "wrapped_model": [MODEL, MODEL]}).wrapped_model == [MODEL, MODEL]
+
+
+def test_two_kinds_of_kernels_at_once_are_refused():
+    with pytest.raises(ValidationError, match=r"fused\n.*foreach is true as well"):
+        AdamWOptimizerConfig(**ADAM_W, foreach=True, fused=True)
+    assert AdamWOptimizerConfig(**ADAM_W, foreach=False, fused=True).fused
+
+
+class _Model(BaseModel):
+    """Fields of a model, or of one around it, that other components look at."""
+
+    model_config = {"arbitrary_types_allowed": True}
+    use_meta_device: bool | None = None
+    model: Any = None
+
+
+def _around(variant_key: str, model: Any) -> Unbuilt:
+    return Unbuilt("model", variant_key, MODULE, _Model(model=model))
+
+
+def test_an_optimizer_of_a_model_without_weights_is_refused():
+    raw = Unbuilt("model", "gpt2", MODULE, _Model(use_meta_device=True))
+    sharded = _around("fsdp2_wrapped", _around("compiled", raw))
+    with pytest.raises(ValidationError, match=r"wrapped_model\n.*give the one of model_initialized"):
+        AdamWOptimizerConfig(**{**ADAM_W, "wrapped_model": sharded})
+    in_memory = Unbuilt("model", "gpt2", MODULE, _Model(use_meta_device=False))
+    for model in (_around("model_initialized", sharded), _around("compiled", in_memory), _around("mine", raw)):
+        assert AdamWOptimizerConfig(**{**ADAM_W, "wrapped_model": model})
+
+
+def test_clippers_of_a_pipeline_need_its_mesh():
+    """W22: the norm would be that of one rank's parts."""
+    pipeline = Unbuilt("pipeline", "staged", PIPELINE)
+    selection = ComponentSelectorFromPipelineConfig(pipeline=pipeline, selection_type="MODEL_PART")
+    parts = _around("fsdp2_wrapped", Unbuilt("pipeline", "selector", None, selection))
+    fields = {"model_parts": parts, "norm_type": "P2_NORM", "max_norm": 1.0}
+    with pytest.raises(ValidationError, match=r"device_mesh\n.*give the run's mesh"):
+        FSDP2GradientClipperConfig(**fields)
+    for pp_degree in (1, 2):
+        degrees = {"data_parallel_shard_degree": 1, "pipeline_parallel_degree": pp_degree, "world_size": pp_degree}
+        mesh = Unbuilt("device_mesh", "default", DEVICE_MESH, DeviceMeshConfig(device_type="cpu", **degrees))
+        if pp_degree == 2:
+            assert FSDP2GradientClipperConfig(**fields, device_mesh=mesh)
+            continue
+        with pytest.raises(ValidationError, match=r"device_mesh\n.*no pipeline_parallel_degree above 1"):
+            FSDP2GradientClipperConfig(**fields, device_mesh=mesh)
+
+
+@pytest.mark.parametrize(("excluded", "num_groups"), [([], 1), (["norms"], 2)])
+def test_lists_of_a_cycle_have_an_entry_for_each_group(excluded, num_groups):
+    config = AdamWOptimizerConfig(**{**ADAM_W, "weight_decay_groups_excluded": excluded})
+    fields = {"optimizer": Unbuilt("optimizer", "adam_w", OPTIMIZER, config), "anneal_strategy": "cos"}
+    fields |= {"total_steps": 10, "pct_start": 0.2, "div_factor": 10.0, "final_div_factor": 10.0}
+    assert OneCycleLRSchedulerConfig(**fields, max_lr=[1.0] * num_groups)
+    with pytest.raises(ValidationError, match=rf"max_lr\n.*has 3 entries, but the optimizer has {num_groups} groups"):
+        OneCycleLRSchedulerConfig(**fields, max_lr=[1.0] * 3)
 
 
 def test_the_optimizers_rate_is_compared_before_anything_is_built():

@@ -108,3 +108,15 @@ def test_other_models_have_no_estimate():
     given["model_raw"] = unbuilt("coca")
     assert estimate_memory(given) is None
     assert estimate_memory({}) is None
+
+
+def test_a_fused_loss_holds_the_logits_of_a_chunk_and_the_gradients_of_the_head():
+    plain, fused = sections(), sections()
+    model = SimpleNamespace(**vars(MODEL), fused_loss=SimpleNamespace(num_tokens_per_chunk=5))
+    fused["model_raw"] = Unbuilt("model", "gpt2", None, model)  # type: ignore[arg-type]
+    plain_estimate, fused_estimate = estimate_memory(plain), estimate_memory(fused)
+    assert plain_estimate is not None
+    assert fused_estimate is not None
+    num_tokens, vocab_size, width = 3 * 4, 16, 8
+    plain_logits, fused_logits = num_tokens * vocab_size * 12, vocab_size * (5 * 8 + width * 4)
+    assert plain_estimate.activations - plain_logits == fused_estimate.activations - fused_logits

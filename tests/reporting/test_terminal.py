@@ -2,6 +2,7 @@
 
 import io
 import sys
+from collections.abc import Callable
 
 import pytest
 from rich.console import Console
@@ -37,18 +38,74 @@ def test_no_bars_on_other_ranks_or_in_a_log_file(rank, stream, monkeypatch):
     assert stream.getvalue() == ""
 
 
-def test_bars_show_training_and_evaluation_and_go_away_at_the_end(monkeypatch):
-    terminal = _Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    subscriber = RichProgressSubscriber({"train": (4, 10), "val": (0, 3)})
-    subscriber.consume_message(_update(7, "train", ExperimentStatus.TRAIN))
-    subscriber.consume_message(_update(2, "val", ExperimentStatus.EVALUATION))
-    subscriber.consume_message(_update(10, "train", ExperimentStatus.TRAIN))
+HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"  # the terminal's cursor
+
+
+@pytest.fixture
+def use_terminal(monkeypatch) -> Callable[[], _Terminal]:
+    """Function that makes standard error a terminal; for the test to call, pytest replaces it after the setup."""
+
+    def use() -> _Terminal:
+        stream = _Terminal()
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setenv("TERM", "xterm")
+        return stream
+
+    return use
+
+
+class _Loader(list):
+    dataloader_tag = "train"
+
+
+def test_bars_begin_with_the_steps_seen_and_show_each_evaluation(use_terminal):
+    """Training and evaluation may have the same tag, square brackets are no markup, an unknown tag is no error."""
+    terminal = use_terminal()
+    subscriber = get_rich_progress_subscriber("train", 4, 10, 0, eval_dataloaders=[_Loader("abc")])
+    assert terminal.getvalue() == ""
+    subscriber.consume_message(_update(2, "train", ExperimentStatus.EVALUATION))
+    subscriber.consume_message(_update(1, "[red]other", ExperimentStatus.EVALUATION))
+    subscriber.close(is_completed=True)
     shown = terminal.getvalue()
-    assert "train" in shown
-    assert "10/10" in shown
-    assert "2/3" in shown
+    for text in ("4/10", "2/3", "[red]other"):
+        assert text in shown
+
+
+@pytest.mark.parametrize("is_completed", [True, False])
+def test_the_terminal_is_given_back_when_the_run_is_over(is_completed, use_terminal):
+    terminal = use_terminal()
+    subscriber = RichProgressSubscriber({"train": (0, 10)}, {})
+    subscriber.consume_message(_update(7, "train", ExperimentStatus.TRAIN))
+    assert terminal.getvalue().count(HIDDEN) == 1
+    subscriber.close(is_completed)
+    assert "7/10" in terminal.getvalue()
+    assert terminal.getvalue().count(SHOWN) == 1
+    subscriber.close(is_completed)
+    assert terminal.getvalue().count(SHOWN) == 1
+
+
+def test_a_second_display_takes_the_place_of_the_first(use_terminal):
+    terminal = use_terminal()
+    first, second = (RichProgressSubscriber({"train": (0, 10)}, {}) for _ in range(2))
+    first.consume_message(_update(1, "train", ExperimentStatus.TRAIN))
+    second.consume_message(_update(1, "train", ExperimentStatus.TRAIN))
+    assert terminal.getvalue().count(SHOWN) == 1
+    first.close(is_completed=True)
+    second.close(is_completed=True)
+    assert terminal.getvalue().count(HIDDEN) == terminal.getvalue().count(SHOWN) == 2
+
+
+def test_what_is_printed_into_a_file_stays_there(use_terminal, monkeypatch):
+    """The live display takes over standard output only where that is a terminal, too."""
+    terminal = use_terminal()
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", log)
+    subscriber = RichProgressSubscriber({"train": (0, 10)}, {})
+    subscriber.consume_message(_update(1, "train", ExperimentStatus.TRAIN))
+    print("step 1")
+    subscriber.close(is_completed=True)
+    assert log.getvalue() == "step 1\n"
+    assert "step 1" not in terminal.getvalue()
 
 
 def test_results_show_losses_metrics_and_facts(make_result_message):
@@ -59,6 +116,15 @@ def test_results_show_losses_metrics_and_facts(make_result_message):
     shown = stream.getvalue()
     for text in ("No. parameters: 12", "Step 5 (2 ranks)", "train train loss avg: 1.23", "train grad norm last: 2.0"):
         assert text in shown
+    assert shown.index("loss avg") < shown.index("grad norm")
+
+
+def test_square_brackets_of_a_tag_are_shown(make_result_message):
+    stream = io.StringIO()
+    message = make_result_message(1)
+    message.payload.dataloader_tag = "[bold]"
+    RichResultSubscriber(num_ranks=1, console=Console(file=stream, width=80)).consume_message(message)
+    assert "[bold] train loss avg: 1.23" in stream.getvalue()
 
 
 def test_results_are_shown_by_rank_0_only():

@@ -61,7 +61,7 @@ def test_what_can_only_be_a_path_is_not_looked_for_on_the_hub(
 ) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hf_loading, "_hub_is_reachable", lambda: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(hf_loading, "hub_is_reachable", lambda: pytest.fail("the hub was asked"))
     with pytest.raises(DatasetNotFoundError, match=r"There is no folder '.*no name of the Hugging Face hub"):
         load_hf_tokenizer(name)
 

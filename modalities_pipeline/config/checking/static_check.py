@@ -23,7 +23,7 @@ from modalities_pipeline.config.checking.variables import without_variables
 from modalities_pipeline.config.input_paths import missing_paths
 from modalities_pipeline.config.nodes import has_components, is_component, is_reference
 from modalities_pipeline.config.origins import ConfigDocument, KeyPath
-from modalities_pipeline.config.registry import Registry, cannot_build, import_target
+from modalities_pipeline.config.registry import Registry, import_target
 from modalities_pipeline.config.resolution import Unresolved
 from modalities_pipeline.config.schemas.kinds import describe_other_kind, kind_of_model
 from modalities_pipeline.config.unbuilt import Unbuilt
@@ -47,14 +47,12 @@ class StaticCheck:
     Attributes:
         sections: after `check_model`, the static values of the top-level keys in use; data as instances of the models
             that they are fields of, left out if they are faulty.
-        not_buildable: the components in use that this version cannot build, in the order in which they stand.
     """
 
     def __init__(
         self, data: Mapping[str, Any], registry: Registry, document: ConfigDocument | None, is_run: bool = True
     ) -> None:
         self.sections: dict[str, Any] = {}
-        self.not_buildable: dict[str, None] = {}
         self._data = data
         self._registry = registry
         self._document = document
@@ -228,10 +226,6 @@ class StaticCheck:
             wrong = "variant_key" if self._registry.entities(component_key) else "component_key"
             self.add((*key_path, wrong), str(error))
             return Unbuilt()
-        if entity.component_type is None:
-            self.add(key_path, cannot_build(entity), is_note=not self._is_run)
-            if not self._has_notes_only:
-                self.not_buildable[f"{entity.component_key}/{entity.variant_key}"] = None
         unbuilt = Unbuilt(entity.component_key, entity.variant_key, entity.interface)
         if values is None:
             return unbuilt

@@ -7,7 +7,6 @@ from modalities_pipeline.config.interfaces import FSDP1_MODULE, FSDP2_MODULE, MO
 from modalities_pipeline.config.reference.field_words import KeysOfInterface
 from modalities_pipeline.config.registry import Registry
 
-CONFIG_ONLY = "config only"  # instead of what builds it
 _NOT_MEANT = "layer_norm"  # a module, but no field that takes a model wants one
 _MODELS = {MODULE, FSDP1_MODULE, FSDP2_MODULE}
 
@@ -18,7 +17,7 @@ class ReferenceRow:
 
     Attributes:
         component_key, variant_key: its names.
-        builder: "module:Name" of what builds it, or "config only".
+        builder: "module:Name" of what builds it.
         config: "module:Name" of its config class.
         interface: name of the class that the built object has, "integer" for numbers, or "" if that is not known.
         description: one line.
@@ -39,7 +38,7 @@ def row_of(entity: ComponentEntity) -> ReferenceRow:
     return ReferenceRow(
         component_key=entity.component_key,
         variant_key=entity.variant_key,
-        builder=CONFIG_ONLY if entity.component_type is None else _target(entity.component_type),
+        builder=_target(entity.component_type),
         config=_target(entity.component_config_type),
         interface="integer" if entity.interface == NUMBER else (entity.interface or "").rpartition(":")[2],
         description=entity.description,

@@ -13,13 +13,12 @@ from modalities_pipeline.config.reference.field_words import (
     fields_in_words,
     paragraphs_about,
 )
-from modalities_pipeline.config.reference.rows import CONFIG_ONLY, ReferenceRow, keys_of_interface, row_of
+from modalities_pipeline.config.reference.rows import ReferenceRow, keys_of_interface, row_of
 from modalities_pipeline.config.registry import Registry
 
 _WIDTH = 118
 _PACKAGE = "modalities_pipeline."
 _MAX_NAME_WIDTH = 44
-_CHECKED_ONLY = "checked in a config, but this version cannot build it"
 _VARIANT_COLUMNS = ["variant", "what it is"]
 _FIELD_COLUMNS = ["field", "value", "default", "meaning"]
 _PREFACE = """# Components
@@ -36,7 +35,7 @@ tokenizer:
 
 Another component gets it by `{instance_key: tokenizer, pass_type: BY_REFERENCE}`; all that refer to one key share one
 object. Where an integer is wanted, a `number_conversion` may stand. Names in parentheses are those of other versions
-of Modalities; they are accepted. "Config only": valid in a config, but this version cannot build it.
+of Modalities; they are accepted.
 
 A training needs most of all a [model](#modelgpt2), an [optimizer](#optimizeradam_w), a
 [scheduler](#schedulerlinear_warmup_cosine_annealing_lr), a [dataset](#datasetpacked_mem_map_dataset_continuous) and a
@@ -61,8 +60,7 @@ def table_as_text(rows: Iterable[ReferenceRow]) -> str:
     width = min(max(map(len, names), default=0), _MAX_NAME_WIDTH)
     lines = []
     for name, row in zip(names, rows, strict=True):
-        note = f" ({CONFIG_ONLY})" if row.builder == CONFIG_ONLY else ""
-        text = textwrap.wrap(f"{row.description}{note}", _WIDTH - width - 2, break_on_hyphens=False) or [""]
+        text = textwrap.wrap(row.description, _WIDTH - width - 2, break_on_hyphens=False) or [""]
         if len(name) > width:
             lines.append(name)
             name = ""
@@ -104,8 +102,7 @@ def _list_of_variants(registry: Registry, component_key: str, entities: list[Com
     width = max(len(entity.variant_key) for entity in entities)
     lines = [f"{component_key} has {len(entities)} variants:"]
     for entity in sorted(entities, key=lambda entity: entity.variant_key):
-        note = f" ({CONFIG_ONLY})" if entity.component_type is None else ""
-        lines += _wrapped(f"  {entity.variant_key:{width}}  {entity.description}{note}", " " * (width + 4))
+        lines += _wrapped(f"  {entity.variant_key:{width}}  {entity.description}", " " * (width + 4))
     lines += [
         "",
         f"All about one of them: modalities-pipeline config explain {component_key}/{entities[0].variant_key}",
@@ -119,7 +116,7 @@ def _explained(registry: Registry, entity: ComponentEntity) -> Iterator[str]:
     yield f"{row.component_key}/{row.variant_key}"
     yield from _wrapped(f"  {row.description}", "  ")
     facts = {
-        "built by": _CHECKED_ONLY if row.builder == CONFIG_ONLY else row.builder,
+        "built by": row.builder,
         "is a": row.interface,
         "config": row.config,
         "also called": ", ".join(row.other_names),
@@ -174,17 +171,13 @@ def _section(registry: Registry, component_key: str, rows: list[ReferenceRow]) -
 def _variant_cells(row: ReferenceRow) -> list[str]:
     name = f"[`{row.variant_key}`](#{row.component_key}{row.variant_key})"
     others = f" ({', '.join(f'`{name}`' for name in row.other_names)})" if row.other_names else ""
-    note = f" ({CONFIG_ONLY})" if row.builder == CONFIG_ONLY else ""
-    return [name + others, row.description + note]
+    return [name + others, row.description]
 
 
 def _facts(row: ReferenceRow) -> Iterator[str]:
-    """What only those want to know who write Python; and for all, if it cannot be built."""
-    if row.builder == CONFIG_ONLY:
-        yield from (f"**Config only**: {_CHECKED_ONLY}.", "")
-    else:
-        kind = f" (`{row.interface}`)" if row.interface else ""
-        yield from (f"Built by `{row.builder.removeprefix(_PACKAGE)}`{kind}.", "")
+    """What only those want to know who write Python."""
+    kind = f" (`{row.interface}`)" if row.interface else ""
+    yield from (f"Built by `{row.builder.removeprefix(_PACKAGE)}`{kind}.", "")
 
 
 def _field_cells(fields: Iterable[FieldWords], prefix: str, explained: dict[str, str]) -> Iterator[list[str]]:

@@ -7,34 +7,43 @@ from typing import Any
 from modalities_pipeline.config.checking.suggestions import suggestion
 from modalities_pipeline.config.origins import KeyPath
 from modalities_pipeline.config.schemas.findings import Finding
-from modalities_pipeline.config.schemas.sections import Sections, base_model_of, look, path_of, text
+from modalities_pipeline.config.schemas.sections import Sections, base_model_of, look, number, path_of, text
 from modalities_pipeline.config.unbuilt import Unbuilt
 
-_GPT2 = "gpt2"
-_GROUPS_OF_GPT2 = ("linear", "embedding", "layernorm")  # of parameters, as `models.gpt2` names them
-_OWN_CLASSES_OF_GPT2 = (
-    *("GPT2LLM", "GPT2Block", "CausalSelfAttention", "TransformerMLP", "SwiGLU"),
-    *("RotaryTransform", "IdentityTransform", "RMSLayerNorm"),
-)
-_TORCH_CLASSES_OF_GPT2 = (
+_GROUPS = ("linear", "embedding", "layernorm")  # of parameters, as all models below name them
+_TORCH_CLASSES = (
     *("Linear", "Embedding", "Dropout", "GELU", "Identity"),
     *("LayerNorm", "RMSNorm", "ModuleDict", "ModuleList"),
 )
-_CLASSES_OF_GPT2 = (*_OWN_CLASSES_OF_GPT2, *_TORCH_CLASSES_OF_GPT2)
+_CLASSES = {  # model -> classes of the modules that it may have inside
+    "gpt2": (
+        *("GPT2LLM", "GPT2Block", "CausalSelfAttention", "TransformerMLP", "SwiGLU"),
+        *("RotaryTransform", "IdentityTransform", "RMSLayerNorm", "LinearCrossEntropy"),
+        *_TORCH_CLASSES,
+    ),
+    "coca": (
+        *("CoCa", "AttentionPooling", "VisionTransformer", "VisionTransformerBlock", "ImagePatchEmbedding", "MLP"),
+        *("TextDecoder", "MultiModalDecoder", "TransformerBlock", "MultiHeadAttention", "TransformerMLP", "SwiGLU"),
+        *("Conv2d", *_TORCH_CLASSES),
+    ),
+}
 _SHARDED = ("fsdp1_wrapped", "fsdp2_wrapped")
+_NOT_SHARDED = (
+    *("model_initialized", "activation_checkpointed", "compiled", "debugging_enriched"),
+    *("fsdp1_checkpointed", "checkpointed", *_CLASSES),
+)
 
 
 def check_architecture(sections: Sections) -> Iterator[Finding]:
-    """What names a group of parameters, a class or a package that the model does not have; models of gpt2 only."""
+    """What names a group of parameters, a class or a package that the model lacks, of models that are known here.
+
+    Also a model of which every process would train a copy of its own.
+    """
     optimizer = sections.get("optimizer") or look(sections.get("app_state"), "optimizer")
     yield from _check_groups(optimizer, sections)
+    yield from _check_sharding(look(optimizer, "wrapped_model"), sections)
     for component in _wrappers(look(optimizer, "wrapped_model")):
         yield from _check_block_names(component, sections)
-        if text(look(component, "model_initializer"), "model_type") == "coca":
-            key_path = path_of(component, sections, ("model",), "model_initializer")
-            yield Finding(
-                key_path, "models of type coca cannot be initialised by this version, only gpt2", is_note=True
-            )
     base = base_model_of(sections)
     if text(base, "attention_implementation") == "dao_flash" and importlib.util.find_spec("flash_attn") is None:
         message = (
@@ -45,23 +54,40 @@ def check_architecture(sections: Sections) -> Iterator[Finding]:
 
 def _check_groups(optimizer: Any, sections: Sections) -> Iterator[Finding]:
     names = look(optimizer, "weight_decay_groups_excluded")
-    if not isinstance(names, list) or not _is_gpt2(look(optimizer, "wrapped_model")):
+    model = _name_of(look(optimizer, "wrapped_model"))
+    if not isinstance(names, list) or model is None:
         return
     key_path = path_of(optimizer, sections, ("app_state", "config", "optimizer"), "weight_decay_groups_excluded")
-    yield from _unknown(names, _GROUPS_OF_GPT2, key_path, "group of parameters")
+    yield from _unknown(names, _GROUPS, key_path, f"{model} has no group of parameters")
+    weight_decay = look(optimizer, "weight_decay")
+    if isinstance(weight_decay, int | float) and weight_decay > 0 and set(names) >= set(_GROUPS):
+        message = f"leaves no parameter with weight decay, but weight_decay is {weight_decay}; set that to 0"
+        yield Finding(key_path, message)
 
 
-def _check_block_names(component: Any, sections: Sections) -> Iterator[Finding]:
-    names = look(component, "block_names")
-    if component.variant_key in _SHARDED and isinstance(names, list) and _is_gpt2(component):
+def _check_sharding(model: Any, sections: Sections) -> Iterator[Finding]:
+    num_ranks = number(sections, "settings", "step_profile", "dp_degree")
+    kinds = [component.variant_key for component in _wrappers(model)]
+    if num_ranks is None or num_ranks == 1 or _name_of(model) is None or not set(kinds) <= set(_NOT_SHARDED):
+        return
+    message = (
+        f"{num_ranks} ranks see different samples, but each would train a model of its own, for gradients are not "
+        "exchanged; wrap the model with fsdp2_wrapped"
+    )
+    yield Finding(path_of(model, sections, ("app_state",)), message)
+
+
+def _check_block_names(component: Unbuilt, sections: Sections) -> Iterator[Finding]:
+    names, model = look(component, "block_names"), _name_of(component)
+    if component.variant_key in _SHARDED and isinstance(names, list) and model is not None:
         key_path = path_of(component, sections, ("app_state",), "block_names")
-        yield from _unknown(names, _CLASSES_OF_GPT2, key_path, "class of a module")
+        yield from _unknown(names, _CLASSES[model], key_path, f"{model} has no class of a module")
 
 
-def _unknown(names: list[Any], known: tuple[str, ...], key_path: KeyPath, what: str) -> Iterator[Finding]:
+def _unknown(names: list[Any], known: tuple[str, ...], key_path: KeyPath, message: str) -> Iterator[Finding]:
     for index, name in enumerate(names):
         if name not in known:
-            yield Finding((*key_path, index), f"gpt2 has no {what} '{name}'{suggestion(str(name), known)}")
+            yield Finding((*key_path, index), f"{message} '{name}'{suggestion(str(name), known)}")
 
 
 def _wrappers(model: Any) -> Iterator[Unbuilt]:
@@ -72,6 +98,8 @@ def _wrappers(model: Any) -> Iterator[Unbuilt]:
         model = model[0] if isinstance(model, list) and len(model) == 1 else model
 
 
-def _is_gpt2(model: Any) -> bool:
+def _name_of(model: Any) -> str | None:
+    """The variant of the model without its wrappers, None if it is not one whose inside is known here."""
     models = list(_wrappers(model))
-    return bool(models) and models[-1].component_key == "model" and models[-1].variant_key == _GPT2
+    is_known = bool(models) and models[-1].component_key == "model" and models[-1].variant_key in _CLASSES
+    return models[-1].variant_key if is_known else None

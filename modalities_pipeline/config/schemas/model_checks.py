@@ -60,10 +60,33 @@ def _num_token_ids(path: Path) -> int | None:
 
 
 def _check_prediction(model: Any, sections: Sections) -> Iterator[Finding]:
+    for key_path, loss in _losses(sections):
+        at_field = path_of(loss, sections, (*key_path, "config"))
+        given = text(loss, "prediction_key")
+        yield from _differ((*at_field, "prediction_key"), given, "the model's", _key(model, "prediction"))
+        yield from _check_fused_loss(model, loss, at_field)
+
+
+def _check_fused_loss(model: Any, loss: Any, at_loss: KeyPath) -> Iterator[Finding]:
+    """What a model computes itself is taken over by the loss as it is."""
+    fused_loss = look(model, "fused_loss")
+    if fused_loss is None or text(loss, "prediction_key") is None:  # others do not look at it
+        return
+    target_key, expected = text(loss, "target_key"), text(fused_loss, "target_key")
+    yield from _differ((*at_loss, "target_key"), target_key, "that of the model's fused_loss", expected)
+    if look(loss, "computes_in_fp32") is False:
+        yield Finding((*at_loss, "computes_in_fp32"), "is false, but the model's fused_loss is computed in float32")
+
+
+def _losses(sections: Sections) -> Iterator[tuple[KeyPath, Any]]:
+    """The loss with its key path, or those of which it is the sum."""
     loss = sections.get("loss_fn")
-    yield from _differ(
-        ("loss_fn", "config", "prediction_key"), text(loss, "prediction_key"), "the model's", _key(model, "prediction")
-    )
+    parts = look(loss, "losses")
+    if not isinstance(parts, list):
+        yield ("loss_fn",), loss
+        return
+    for index, part in enumerate(parts):
+        yield ("loss_fn", "config", "losses", index), part
 
 
 def _check_keys(model: Any, loader: Any, key_path: KeyPath, sections: Sections) -> Iterator[Finding]:
@@ -75,8 +98,9 @@ def _check_keys(model: Any, loader: Any, key_path: KeyPath, sections: Sections) 
     sample_key = text(collator, "sample_key")
     yield from _differ(at_dataset, _key(dataset, "sample"), "the collator's sample_key", sample_key)
     yield from _differ((*at_collator, "sample_key"), sample_key, "the model's sample_key", _key(model, "sample"))
-    target_key = text(sections.get("loss_fn"), "target_key")
-    yield from _differ((*at_collator, "target_key"), text(collator, "target_key"), "the loss's target_key", target_key)
+    at_target, given = (*at_collator, "target_key"), text(collator, "target_key")
+    for target_key in dict.fromkeys(text(loss, "target_key") for _, loss in _losses(sections)):
+        yield from _differ(at_target, given, "the loss's target_key", target_key)
 
 
 def _innermost_collator(collator: Any) -> Any:

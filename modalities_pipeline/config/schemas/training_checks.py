@@ -6,9 +6,9 @@ from typing import Any
 from modalities_pipeline.config.schemas.architecture_checks import check_architecture
 from modalities_pipeline.config.schemas.data_checks import check_data
 from modalities_pipeline.config.schemas.findings import Finding
-from modalities_pipeline.config.schemas.ignored_parts import find_ignored_parts
 from modalities_pipeline.config.schemas.model_checks import check_model
 from modalities_pipeline.config.schemas.sections import Sections, look, lr_scheduler_of, number, path_of
+from modalities_pipeline.config.unbuilt import Unbuilt
 from modalities_pipeline.distributed.configs import static_parallel_degree
 
 _TARGET = ("settings", "training_target")
@@ -32,7 +32,7 @@ def check_training(sections: Sections) -> Iterator[Finding]:
     yield from _check_last_step(settings)
     yield from _check_data_parallel_degree(settings, sections)
     yield from _check_lr_scheduler(settings, sections)
-    yield from find_ignored_parts(sections)
+    yield from _check_model_parts(sections)
     yield from check_data(sections)
     yield from check_model(sections)
     yield from check_architecture(sections)
@@ -122,17 +122,45 @@ def _check_data_parallel_degree(settings: Any, sections: Sections) -> Iterator[F
         yield _enforced(settings, "enforce_tokens_per_step_consistency", key_path, message)
 
 
+def _check_model_parts(sections: Sections) -> Iterator[Finding]:
+    """The training takes a model in one piece only."""
+    refused = "training by pipeline parallelism is not supported in this version"
+    if sections.get("scheduled_pipeline") is not None:
+        yield Finding(("scheduled_pipeline",), f"{refused}; leave it out, and give app_state one model")
+    app_state = sections.get("app_state")
+    while (inner := look(app_state, "raw_app_state")) is not None:
+        app_state = inner
+    model = look(app_state, "model") if isinstance(app_state, Unbuilt) else look(app_state, "model_parts")
+    if isinstance(model, list) and len(model) > 1:
+        yield Finding(("app_state",), f"the model consists of {len(model)} parts, but {refused}; give it one model")
+
+
 def _check_lr_scheduler(settings: Any, sections: Sections) -> Iterator[Finding]:
     scheduler = lr_scheduler_of(sections)
     num_steps = number(settings, _TARGET[1], "num_target_steps")
     if num_steps is None or scheduler is None:
         return
     inside = ("app_state", "config", "lr_scheduler")
-    warmup_steps, total_steps = number(scheduler, "warmup_steps"), number(scheduler, "total_steps")
+    warmup_steps = number(scheduler, "warmup_steps")
+    name, length = _length_of(scheduler)
+    key_path = path_of(scheduler, sections, inside, name)
     if warmup_steps is not None and warmup_steps > num_steps:
-        key_path = path_of(scheduler, sections, inside, "warmup_steps")
-        yield Finding(key_path, f"the warm-up of {warmup_steps} steps is longer than the training of {num_steps}")
-    elif total_steps is not None and total_steps != num_steps:
-        key_path = path_of(scheduler, sections, inside, "total_steps")
-        message = f"the schedule is made for {total_steps} steps, but num_target_steps is {num_steps}"
+        message = f"the warm-up of {warmup_steps} steps is longer than the training of {num_steps}"
+        yield Finding(path_of(scheduler, sections, inside, "warmup_steps"), message)
+    elif length is None or length == num_steps:
+        return
+    elif getattr(scheduler, "variant_key", None) == "onecycle_lr" and length < num_steps:
+        yield Finding(key_path, f"the schedule ends after {length} steps, but num_target_steps is {num_steps}")
+    else:
+        rises = "; the learning rate rises again after them" if name == "t_max" and length < num_steps else ""
+        message = f"the schedule is made for {length} steps{rises}, but num_target_steps is {num_steps}"
         yield Finding(key_path, message, is_note=True)
+
+
+def _length_of(scheduler: Any) -> tuple[str, int | None]:
+    """(field that says it, number of steps for which a schedule is made), None if it does not say."""
+    epochs, steps_per_epoch = number(scheduler, "epochs"), number(scheduler, "steps_per_epoch")
+    if number(scheduler, "total_steps") is None and epochs is not None and steps_per_epoch is not None:
+        return "epochs", epochs * steps_per_epoch
+    name = "t_max" if number(scheduler, "t_max") is not None else "total_steps"
+    return name, number(scheduler, name)

@@ -48,13 +48,6 @@ def test_components_of_unknown_kind_are_taken_anywhere(faults):
     assert faults(HEAD + f"first: {THING.replace('1', custom)}\nthing: {custom}\n") == []
 
 
-@pytest.mark.parametrize("is_run", [True, False])
-def test_a_component_that_cannot_be_built_is_a_fault_of_a_run_and_a_note_of_a_check(check, is_run):
-    (fault,) = check(HEAD + f"first: {THING.replace('plain', 'planned')}\n", is_run).faults
-    assert fault.is_note is not is_run
-    assert fault.message == "this version knows thing/planned by its config only and cannot build it"
-
-
 def test_an_interpolation_without_value_is_reported_once_although_it_is_copied(faults):
     first, shared = "{a: '${shared}', b: '${shared}'}", "'${oc.env:NO_SUCH_VARIABLE_HERE}'"
     (copied,) = faults(HEAD + f"first: {first}\nshared: {shared}\n")

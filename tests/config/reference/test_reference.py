@@ -47,7 +47,7 @@ def things() -> Registry:
     return Registry(
         [
             ComponentEntity("thing", "words", "a.b:c", _Words, DATASET, "some words", ("old_words",)),
-            ComponentEntity("thing", "later", None, _Nothing, NUMBER, "comes later"),
+            ComponentEntity("thing", "later", "a.b:later", _Nothing, NUMBER, "comes later"),
             ComponentEntity("tokenizer", "one", dict, _Nothing, TOKENIZER, "the only one"),
         ]
     )
@@ -110,7 +110,7 @@ def test_a_component_by_its_old_name_is_explained_under_the_new_one(things):
 def test_without_a_variant_all_are_listed_and_a_single_one_is_explained(things):
     assert explain(things, "thing") == (
         "thing has 2 variants:\n"
-        "  later  comes later (config only)\n"
+        "  later  comes later\n"
         "  words  some words\n"
         "\n"
         "All about one of them: modalities-pipeline config explain thing/words\n"
@@ -134,7 +134,7 @@ def test_what_does_not_exist_is_answered_with_the_closest(things, component_key,
 
 def test_the_table_tells_what_builds_each_component(things):
     later, words, tokenizer = table(things)
-    assert (later.builder, later.interface) == ("config only", "integer")
+    assert (later.builder, later.interface) == ("a.b:later", "integer")
     assert (words.builder, words.interface, words.other_names) == ("a.b:c", "Dataset", ("old_words",))
     assert tokenizer.builder == "builtins:dict"
 
@@ -157,16 +157,10 @@ def test_the_page_has_a_section_for_each_component_and_variant(things):
     page = markdown(things)
     for heading in ("## thing", "### thing/later", "### thing/words", "## tokenizer", "### tokenizer/one"):
         assert f"\n{heading}\n" in page
-    assert "| [`later`](#thinglater) | comes later (config only) |" in page
+    assert "| [`later`](#thinglater) | comes later |" in page
     assert "| [`words`](#thingwords) (`old_words`) | some words |" in page
     assert "\nSome words.\n\nThey are few.\n\nBuilt by `a.b:c` (`Dataset`).\n" in page
     assert "| `num_words` | integer >= 1 | `4` | how many |" in page
-
-
-def test_what_cannot_be_built_says_so_under_its_own_heading(things):
-    says = "checked in a config, but this version cannot build it"
-    assert f"\n### thing/later\n\nComes later.\n\n**Config only**: {says}.\n" in markdown(things)
-    assert f"  built by:    {says}\n" in explain(things, "thing", "later")
 
 
 def test_a_table_has_no_column_of_meanings_if_no_field_has_one():

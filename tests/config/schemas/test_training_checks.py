@@ -52,9 +52,46 @@ def test_tensors_are_found_under_one_name_from_the_data_to_the_loss(settings):
     }
 
 
-def test_parts_that_the_training_does_not_use_are_noted(settings):
-    found = findings(settings, mfu_calculator=component("gpt2"), profiler=component("no_profiler"))
-    assert found == {"mfu_calculator": ("is not used by the training yet, and ignored", True)}
+def test_a_loss_that_the_model_computes_is_the_one_that_is_asked_for(settings):
+    """Also where it is one of a sum; else the loss of other targets would be reported, or with another rounding."""
+    model = component("gpt2", prediction_key="logits", fused_loss=component(target_key="target_ids"))
+    clm = component(target_key="targets", prediction_key="logits", computes_in_fp32=False)
+    messages = ["is 'targets', but that of the model's fused_loss is 'target_ids'; they have to be the same"]
+    messages += ["is false, but the model's fused_loss is computed in float32"]
+    for loss, place in (
+        (clm, "loss_fn.config"),
+        (component(losses=[component(prediction_key1="a"), clm]), "loss_fn.config.losses.1.config"),
+    ):
+        keys = [f"{place}.target_key", f"{place}.computes_in_fp32"]
+        found = findings(settings, model_raw=model, loss_fn=loss)
+        assert found == {key: (message, False) for key, message in zip(keys, messages, strict=True)}
+    right = component(target_key="target_ids", prediction_key="logits", computes_in_fp32=True)
+    assert findings(settings, model_raw=model, loss_fn=right) == {}
+
+
+def test_a_schedule_of_another_length_is_a_fault_where_it_cannot_go_on(settings):
+    """B078: one cycle raises at its end; others stay at their last rate, or rise again."""
+    for variant, fields, key, part, is_note in (
+        ("onecycle_lr", {"total_steps": 9}, "total_steps", "ends after 9 steps", False),
+        ("onecycle_lr", {"total_steps": 11}, "total_steps", "made for 11 steps", True),
+        ("onecycle_lr", {"total_steps": None, "epochs": 3, "steps_per_epoch": 3}, "epochs", "after 9 steps", False),
+        ("cosine_annealing_lr", {"t_max": 9}, "t_max", "rises again", True),
+    ):
+        scheduler = component(variant, **fields)
+        found = findings(settings, app_state=component(lr_scheduler=scheduler), lr_scheduler=scheduler)
+        [(place, (message, found_note))] = found.items()
+        assert (place, found_note) == (f"lr_scheduler.config.{key}", is_note)
+        assert part in message
+
+
+def test_pipelines_and_several_model_parts_are_faults(settings):
+    """They are found before anything is built, not after the first step."""
+    app_state = component(raw_app_state=component(model=[component("a"), component("b")]))
+    found = findings(settings, scheduled_pipeline=component("scheduled"), app_state=app_state)
+    assert found.keys() == {"scheduled_pipeline", "app_state"}
+    assert all("not supported in this version" in message and not is_note for message, is_note in found.values())
+    whole = component(model=[component("a")])
+    assert findings(settings, app_state=whole, profiler=component(), mfu_calculator=component("gpt2")) == {}
 
 
 def test_everything_is_found_together(settings):

@@ -1,8 +1,7 @@
-"""Configs of what changes a model without touching its maths, and of models of Hugging Face. Imports no torch."""
+"""Configs of activation checkpointing and of compilation. Imports no torch."""
 
 from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -22,6 +21,21 @@ class ActivationCheckpointingVariants(StrEnum):
     SELECTIVE_OP_ACTIVATION_CHECKPOINTING = "selective_op_activation_checkpointing"
 
 
+class SaveableOps(StrEnum):
+    """Operations whose outputs are worth keeping, as paths from `torch`: products, attention, communication.
+
+    Which attention runs depends on the device, so all of its kinds may be named together.
+    """
+
+    MM = "ops.aten.mm.default"
+    EFFICIENT_ATTENTION = "ops.aten._scaled_dot_product_efficient_attention.default"
+    FLASH_ATTENTION = "ops.aten._scaled_dot_product_flash_attention.default"
+    FLASH_ATTENTION_CPU = "ops.aten._scaled_dot_product_flash_attention_for_cpu.default"
+    CUDNN_ATTENTION = "ops.aten._scaled_dot_product_cudnn_attention.default"
+    REDUCE_SCATTER = "ops._c10d_functional.reduce_scatter_tensor.default"
+    MAX = "ops.aten.max.default"
+
+
 class FullACParams(ComponentConfig):
     """No fields: every layer."""
 
@@ -35,12 +49,12 @@ class SelectiveLayerACParams(ComponentConfig):
 class SelectiveOpACParams(ComponentConfig):
     """Every layer, but the outputs of the named operations are kept."""
 
-    save_ops_keys: Annotated[list[str], Field(min_length=1)]
+    save_ops_keys: Annotated[list[SaveableOps], Field(min_length=1)]
 
 
 ACParams = FullACParams | SelectiveLayerACParams | SelectiveOpACParams
 
-_PARAMS_TYPES: dict[ActivationCheckpointingVariants, type[ACParams]] = {
+AC_PARAMS_TYPES: dict[ActivationCheckpointingVariants, type[ACParams]] = {
     ActivationCheckpointingVariants.FULL_ACTIVATION_CHECKPOINTING: FullACParams,
     ActivationCheckpointingVariants.SELECTIVE_LAYER_ACTIVATION_CHECKPOINTING: SelectiveLayerACParams,
     ActivationCheckpointingVariants.SELECTIVE_OP_ACTIVATION_CHECKPOINTING: SelectiveOpACParams,
@@ -50,12 +64,25 @@ _PARAMS_TYPES: dict[ActivationCheckpointingVariants, type[ACParams]] = {
 class ActivationCheckpointedModelConfig(ComponentConfig):
     """Fields of `activation_checkpointed`; `ac_variant` decides which fields `ac_fun_params` has."""
 
-    ac_variant: ActivationCheckpointingVariants
+    ac_variant: Annotated[
+        ActivationCheckpointingVariants,
+        Field(description="all layers, every n-th layer, or all layers but for the outputs of some operations"),
+    ]
     layers_fqn: Annotated[
         str, Field(examples=["transformer.h"], description="name of the module that holds the layers, as transformer.h")
     ]
-    model: PydanticPytorchModuleOrListType
+    model: Annotated[
+        PydanticPytorchModuleOrListType,
+        Field(description="neither compiled nor sharded yet: activation_checkpointed, compiled, fsdp2_wrapped"),
+    ]
     ac_fun_params: Annotated[ACParams, Field(description="{}, {ac_freq}, or {save_ops_keys}")]
+    preserve_rng_state: Annotated[
+        bool | None,
+        Field(
+            description="whether dropout drops the same again in the backward pass, without which gradients are "
+            "wrong; null: for layers with dropout. Modalities: false"
+        ),
+    ] = None
 
     @field_validator("ac_fun_params", mode="wrap")
     @classmethod
@@ -64,8 +91,8 @@ class ActivationCheckpointedModelConfig(ComponentConfig):
         if not isinstance(variant, ActivationCheckpointingVariants):  # its own fault is reported
             return params
         if not isinstance(params, dict):
-            return params if isinstance(params, _PARAMS_TYPES[variant]) else handler(params)
-        return validate_as(_PARAMS_TYPES[variant], params, variant.value)
+            return params if isinstance(params, AC_PARAMS_TYPES[variant]) else handler(params)
+        return validate_as(AC_PARAMS_TYPES[variant], params, variant.value)
 
 
 class FSDP1ActivationCheckpointedModelConfig(ComponentConfig):
@@ -73,35 +100,24 @@ class FSDP1ActivationCheckpointedModelConfig(ComponentConfig):
 
     model: PydanticFSDP1ModuleType
     activation_checkpointing_modules: Annotated[
-        list[str] | None, Field(description="class names of the modules that are checkpointed")
+        list[str] | None, Field(description="class names of the modules that are checkpointed; null or []: none")
     ] = Field(default_factory=list)
 
 
 class CompiledModelConfig(ComponentConfig):
     """Fields of `compiled`."""
 
-    model: PydanticPytorchModuleOrListType
-    block_names: Annotated[list[str], Field(description="class names of the modules that are compiled")]
-    fullgraph: Annotated[bool | None, Field(description="whether a block has to be one graph")] = True
-    debug: Annotated[bool | None, Field(description="whether the compiler keeps a trace")] = False
-
-
-class HuggingFaceModelTypes(StrEnum):
-    """Classes of transformers that load a model."""
-
-    AutoModelForCausalLM = "AutoModelForCausalLM"
-    AutoModelForMaskedLM = "AutoModelForMaskedLM"
-
-
-class HuggingFacePretrainedModelConfig(ComponentConfig):
-    """Fields of `huggingface_pretrained_model`."""
-
-    model_type: HuggingFaceModelTypes
-    model_name: Annotated[Path, Field(description="folder of the model, or its name on the Hugging Face hub")]
-    prediction_key: str
-    huggingface_prediction_subscription_key: Annotated[
-        str, Field(description="what to take from the model's own output, as logits")
+    model: Annotated[
+        PydanticPytorchModuleOrListType,
+        Field(description="not sharded yet: activation_checkpointed, compiled, fsdp2_wrapped"),
     ]
-    sample_key: str
-    model_args: Any | None = None
-    kwargs: Any | None = None
+    block_names: Annotated[
+        list[str],
+        Field(examples=[["GPT2Block"]], description="class names of the modules that are compiled; of gpt2: GPT2Block"),
+    ]
+    fullgraph: Annotated[
+        bool | None, Field(description="whether a block has to be one graph; null: as torch.compile does, not so")
+    ] = True
+    debug: Annotated[
+        bool | None, Field(description="whether the compiler keeps a trace (inductor's trace.enabled)")
+    ] = False

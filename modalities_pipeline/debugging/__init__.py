@@ -1,0 +1,1 @@
+"""Watching the tensors of a model while it runs, and making runs repeatable."""
