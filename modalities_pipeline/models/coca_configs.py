@@ -12,7 +12,10 @@ from modalities_pipeline.models.configs import ActivationType
 _Size = Annotated[int, Field(ge=1)]
 _Width = Annotated[_Size, Field(description="width of the embeddings")]
 _NumHeads = Annotated[_Size, Field(description="heads of attention")]
-_Dropout = Annotated[float, Field(ge=0.0, lt=1.0, description="part of the activations set to 0 in training")]
+_Dropout = Annotated[
+    float,
+    Field(ge=0.0, lt=1.0, description="part of what embeddings and feed-forward networks give, set to 0 in training"),
+]
 _Epsilon = Annotated[float, Field(ge=0.0, allow_inf_nan=False, description="added to the variance by norms")]
 
 

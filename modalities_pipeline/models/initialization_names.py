@@ -34,10 +34,10 @@ PARAMETER_NAMES = {
     ),
     SupportWeightInitModels.COCA: ParameterNames(
         layers=rf"(vision_encoder\.embedding_fn\.conv|attn_pool\.attn\.(w[qkv]|c_proj)|{_COCA_BLOCK}"
-        r"((attention|attn|cross_attn)\.(w[qkv]|c_proj)|mlp(_2)?\.(fc1|fc2|W|V|W_2|c_fc|c_proj)))\.",
+        r"((attention|attn|cross_attn)\.(w[qkv]|c_proj)|mlp(_2)?\.(fc1|fc2|W|V|W_2)))\.",
         embeddings=r"text_decoder\.transformer\.(wte|wpe)\.weight|text_decoder\.cls_token"
         r"|vision_encoder\.positional_embedding_fn\.weight|multimodal_decoder\.lm_head\.weight",
-        residual_outputs=_COCA_BLOCK + r"((attention|attn|cross_attn)\.c_proj|mlp(_2)?\.(fc2|W_2|c_proj))\.weight",
+        residual_outputs=_COCA_BLOCK + r"((attention|attn|cross_attn)\.c_proj|mlp(_2)?\.(fc2|W_2))\.weight",
         constant_rules=(
             InitializationRule("vision_queries", normal(0.0, 1.0)),
             InitializationRule(r"vision_encoder\.embedding_fn\.cls_token", zeros),

@@ -6,9 +6,10 @@ from torch import nn
 from modalities_pipeline.exceptions import UserError
 from modalities_pipeline.models.coca_configs import TextDecoderConfig
 from modalities_pipeline.models.configs import ActivationType
-from modalities_pipeline.models.gpt2 import SwiGLU, TransformerMLP
+from modalities_pipeline.models.gpt2 import SwiGLU
 from modalities_pipeline.models.model import Activations, NNModel
 from modalities_pipeline.models.multi_head_attention import AttentionType, MultiHeadAttention
+from modalities_pipeline.models.vision_transformer import MLP
 
 # The width of SwiGLU is rounded up to a multiple of it.
 _SWIGLU_MULTIPLE = 256
@@ -18,7 +19,7 @@ class TransformerBlock(nn.Module):
     """Pre-norm block: causal attention, attention to a context if it has one, feed-forward network.
 
     Norms and networks are called as in checkpoints: `ln_2` and `mlp` without a context, else `ln_3`, `cross_attn`,
-    `ln_4` and `mlp_2`.
+    `ln_4` and `mlp_2`. As in Modalities, attention never has dropout.
     """
 
     def __init__(self, config: TextDecoderConfig, with_context: bool) -> None:
@@ -112,7 +113,6 @@ def _attention(config: TextDecoderConfig, attention_type: AttentionType) -> Mult
         n_head=config.n_head,
         attention_type=attention_type,
         bias=config.bias,
-        dropout=config.dropout,
         block_size=config.block_size + 1,
         attention_config=config.attention_config,
     )
@@ -120,5 +120,5 @@ def _attention(config: TextDecoderConfig, attention_type: AttentionType) -> Mult
 
 def _feed_forward(config: TextDecoderConfig) -> nn.Module:
     if config.activation is ActivationType.GELU:
-        return TransformerMLP(config.n_embd, config.ffn_hidden, config.bias, config.dropout)
+        return MLP(config.n_embd, config.ffn_hidden, config.bias, config.dropout)
     return SwiGLU(config.n_embd, config.ffn_hidden, config.bias, _SWIGLU_MULTIPLE)

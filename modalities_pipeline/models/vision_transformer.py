@@ -42,7 +42,10 @@ class ImagePatchEmbedding(nn.Module):
 
 
 class VisionTransformerBlock(nn.Module):
-    """Pre-norm transformer block: `x + attention(norm1(x))`, then `x + mlp(norm2(x))`."""
+    """Pre-norm transformer block: `x + attention(norm1(x))`, then `x + mlp(norm2(x))`.
+
+    As in Modalities, the attention always has biases, and never dropout.
+    """
 
     def __init__(self, config: VisionTransformerConfig) -> None:
         super().__init__()
@@ -51,8 +54,6 @@ class VisionTransformerBlock(nn.Module):
             n_embd=config.n_embd,
             n_head=config.n_head,
             attention_type=AttentionType.NON_CAUSAL_SELF_ATTENTION,
-            bias=config.bias,
-            dropout=config.dropout,
             attention_config=config.attention_config,
         )
         self.norm2 = nn.LayerNorm(config.n_embd)

@@ -10,6 +10,7 @@ from coca_helpers import coca_config, coca_inputs
 from modalities_pipeline.exceptions import UserError
 from modalities_pipeline.models.coca import build_coca
 from modalities_pipeline.models.initialization import get_composed_model_initializer, get_initialized_model
+from modalities_pipeline.models.multi_head_attention import MultiHeadAttention
 from modalities_pipeline.optim.optimizers import get_adam_w
 
 FLASH = {"attention_config": {"attention_engine_type": "pytorch_flash_attention"}}
@@ -90,6 +91,21 @@ def test_a_mask_is_as_large_as_long_texts_need():
     assert masks["text_decoder.transformer.h.0.attn.bias"] == 1101  # with the class token
     assert masks["multimodal_decoder.transformer.h.0.cross_attn.bias"] == 1024
     assert model(coca_inputs(1, 1100))["logits"].shape == (1, 1100, 64)
+
+
+def test_the_gelu_network_has_the_names_of_modalities():
+    model = build_coca(**coca_config(text={"activation": "gelu"}))
+    names = {name for name, _ in model.named_parameters() if ".mlp" in name and "vision" not in name}
+    layers = {re.sub(r".*\.(mlp(_2)?\.)", r"\1", name) for name in names}
+    parts = ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")
+    assert layers == {f"{network}.{part}" for network in ("mlp", "mlp_2") for part in parts}
+
+
+def test_attention_never_drops():
+    """As in Modalities, whose blocks give dropout to embeddings and feed-forward networks only."""
+    model = build_coca(**coca_config({"dropout": 0.5}, {"dropout": 0.5}))
+    rates = {module.dropout for module in model.modules() if isinstance(module, MultiHeadAttention)}
+    assert rates == {0.0}
 
 
 def test_dropout_is_for_training_only():

@@ -38,6 +38,14 @@ def test_width_of_the_feed_forward_network_can_be_chosen():
     assert _build(n_layer=1).blocks[0].mlp.fc1.weight.shape == (3072, 768)
 
 
+def test_attention_has_biases_in_any_case():
+    """As in Modalities, so that checkpoints interchange."""
+    model = _build(n_layer=1, n_embd=16, n_head=2, ffn_hidden=8, bias=False)
+    biases = {name for name, _ in model.named_parameters() if name.endswith("bias") and ".norm" not in name}
+    attention = {f"blocks.0.attention.{name}.bias" for name in ("wq", "wk", "wv", "c_proj")}
+    assert {name for name in biases if name.startswith("blocks")} == attention
+
+
 def test_patches_may_overlap():
     model = _build(img_size=8, patch_size=4, patch_stride=2, n_layer=1, n_embd=16, n_head=2, add_cls_token=False)
     assert model.block_size == 9

@@ -23,7 +23,7 @@ _CLASSES = {  # model -> classes of the modules that it may have inside
     ),
     "coca": (
         *("CoCa", "AttentionPooling", "VisionTransformer", "VisionTransformerBlock", "ImagePatchEmbedding", "MLP"),
-        *("TextDecoder", "MultiModalDecoder", "TransformerBlock", "MultiHeadAttention", "TransformerMLP", "SwiGLU"),
+        *("TextDecoder", "MultiModalDecoder", "TransformerBlock", "MultiHeadAttention", "SwiGLU"),
         *("Conv2d", *_TORCH_CLASSES),
     ),
 }
