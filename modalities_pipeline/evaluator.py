@@ -50,7 +50,7 @@ class Evaluator:
         Every rank has to call it with data loaders of the same length.
 
         Raises:
-            TrainingError: a data loader has no batch, or the model is one of several parts.
+            TrainingError: a data loader has no batch or no target that counts, or the model is one of several parts.
         """
         model = only_model_part(model if isinstance(model, list) else [model], scheduled_pipeline)
         was_training = model.training
@@ -66,9 +66,9 @@ class Evaluator:
     def evaluate_batch(
         self, batch: DatasetBatch, model: nn.Module, loss_fun: Loss, scheduled_pipeline: Any = None
     ) -> torch.Tensor:
-        """Mean loss of one batch on this rank, without dimensions; the model stays in the mode it is in."""
+        """Mean loss of one batch on this rank, without dimensions; 0 without targets; the model keeps its mode."""
         loss_sum, count = _sum_and_count(batch, only_model_part([model], scheduled_pipeline), loss_fun)
-        return loss_sum / count
+        return loss_sum / count.clamp(min=1)
 
     def _evaluate_loader(
         self, model: nn.Module, loader: LLMDataLoader, loss_fun: Loss, num_train_steps_done: int
@@ -87,6 +87,11 @@ class Evaluator:
         if dist.is_initialized():
             dist.all_reduce(totals)
             totals /= self._num_ranks_per_sample
+        if totals[1] == 0:
+            raise TrainingError(
+                f"The evaluation data loader '{loader.dataloader_tag}' has no target that counts: the loss leaves out "
+                "all tokens. Look at the masking of the data."
+            )
         samples_per_s = totals[2] / (time.perf_counter() - started)
         result = EvaluationResultBatch(
             dataloader_tag=loader.dataloader_tag,

@@ -162,7 +162,7 @@ class Trainer:
             dist.all_reduce(totals)
             totals *= self._dp_degree / get_world_size()
         scale_gradients_(model, self.global_num_tokens_per_train_step / totals[1])
-        gradient_norm = self.gradient_clipper.clip_gradients()
+        gradient_norm = self.gradient_clipper.clip_gradients().reshape(()).to(totals.device)
         if not (torch.isfinite(totals[0]) & torch.isfinite(gradient_norm)).item():
             self._stop(local_totals, totals, gradient_norm)
         app_state.optimizer.step()
@@ -181,20 +181,28 @@ class Trainer:
         device = next(model.parameters()).device
         loss_scale = self._dp_degree / self.global_num_tokens_per_train_step  # FSDP averages gradients over dp ranks
         loss_sum, count, num_samples = torch.zeros((), device=device), torch.zeros((), device=device), 0
+        last_sum, last_count = loss_sum, count  # of the last micro batch that has targets that count
         for micro_batch in range(self.gradient_acc_steps):
             is_last = micro_batch == self.gradient_acc_steps - 1
             set_gradient_synchronisation(model, is_last)
             batch = next(batches)
             batch.to(device)
-            last_sum, last_count = loss_fun.sum_and_count(model_predict_batch(model, batch))
-            (last_sum * loss_scale).backward()
-            loss_sum, count = loss_sum + last_sum.detach().double(), count + last_count
+            batch_sum, batch_count = loss_fun.sum_and_count(model_predict_batch(model, batch))
+            (batch_sum * loss_scale).backward()
+            loss_sum, count = loss_sum + batch_sum.detach().double(), count + batch_count
+            last_sum = torch.where(batch_count > 0, batch_sum.detach().double(), last_sum)
+            last_count = torch.where(batch_count > 0, batch_count, last_count)
             num_samples += len(batch)
             if not is_last:
                 self._publish_progress(tag)
-        return torch.stack([loss_sum, count, last_sum.detach(), last_count]).double(), num_samples
+        return torch.stack([loss_sum, count, last_sum, last_count]).double(), num_samples
 
     def _stop(self, local_totals: torch.Tensor, totals: torch.Tensor, gradient_norm: torch.Tensor) -> None:
+        if totals[1] == 0:
+            raise TrainingError(
+                f"Step {self.progress.num_seen_steps_total + 1} has no target that counts: the loss leaves out all of "
+                "its tokens on all ranks. The step was not taken. Look at the masking of the data."
+            )
         losses: list[Any] = [local_totals[0].item()]
         if dist.is_initialized():
             losses = [None] * get_world_size()

@@ -50,9 +50,17 @@ def test_loss_is_the_mean_over_targets_not_over_batches(evaluator):
     assert result.losses[LOSS.tag].value.item() == pytest.approx(expected.item(), abs=1e-6)
     assert result.num_train_steps_done == 5
     assert result.throughput_metrics["evaluation_num_samples_per_second"].value > 0
-    assert evaluator.evaluate_batch(batches[1], model.eval(), LOSS).item() == pytest.approx(
-        nn.functional.cross_entropy(model.embedding.weight[:1], torch.tensor([7])).item(), abs=1e-6
+    assert evaluator.evaluate_batch(batches[0], model.eval(), LOSS).item() == pytest.approx(
+        nn.functional.cross_entropy(logits[:6], torch.tensor([1, 2, 3, 4, 5, 6])).item(), abs=1e-6
     )
+
+
+def test_data_without_any_target_are_an_error_not_nan(evaluator):
+    """W19"""
+    masked = _batch([[-100, -100]])
+    assert evaluator.evaluate_batch(masked, _Model(), LOSS) == 0
+    with pytest.raises(TrainingError, match="'val' has no target that counts"):
+        evaluator.evaluate(_Model(), [_Loader([masked])], LOSS, 1)
 
 
 @pytest.mark.parametrize("was_training", [True, False])

@@ -7,120 +7,51 @@ from typing import Any, Self
 
 import pytest
 import torch
+from tiny_training import LOSS, ListLoader, TinyModel, make_batches, train_tiny
 from torch import nn
 
-from modalities_pipeline.batch import DatasetBatch
+from modalities_pipeline.batch import DatasetBatch, EvaluationResultBatch
 from modalities_pipeline.checkpointing.app_state import AppState
 from modalities_pipeline.exceptions import TrainingError
 from modalities_pipeline.loss_functions import CLMCrossEntropyLoss
-from modalities_pipeline.optim.gradient_clipping import FSDPGradientClipper, GradientClippingMode
+from modalities_pipeline.optim.gradient_clipping import DummyGradientClipper, FSDPGradientClipper, GradientClippingMode
 from modalities_pipeline.profiling.kernel_tracing import SteppableKernelProfiler
 from modalities_pipeline.profiling.profilers import SteppableNoProfiler
 from modalities_pipeline.progress.mfu import MFUCalculatorABC
 from modalities_pipeline.trainer import Trainer
 
-LOSS = CLMCrossEntropyLoss(target_key="target_ids", prediction_key="logits")
-
-
-class _TinyModel(nn.Module):
-    """One logit vector per token; has no randomness."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(128, 128)
-        with torch.no_grad():
-            self.embedding.weight.copy_(torch.linspace(-1, 1, 128 * 128).reshape(128, 128).sin())
-
-    def forward(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {"logits": self.embedding(inputs["input_ids"])}
-
-
-def _batches(batch_size: int, mask_up_to: int, count: int = 8) -> list[DatasetBatch]:
-    """`count` samples in batches; the first `mask_up_to` targets of every odd sample do not count."""
-    tokens = (torch.arange(count * 17).reshape(count, 17) ** 2 * 7 + 11) % 128
-    targets = tokens[:, 1:].clone()
-    targets[1::2, :mask_up_to] = -100
-    return [
-        DatasetBatch(
-            {"input_ids": tokens[start : start + batch_size, :-1]}, {"target_ids": targets[start : start + batch_size]}
-        )
-        for start in range(0, count, batch_size)
-    ]
-
-
-class _ListLoader(list):
-    dataloader_tag = "train"
-
-
-def _train_tiny(
-    publisher,
-    batches: list,
-    gradient_acc_steps: int,
-    log_interval: int = 1,
-    model: nn.Module | None = None,
-    num_steps: int | None = None,
-    max_norm: float = 1e9,
-    **options: Any,
-) -> AppState:
-    model = model or _TinyModel()
-    app_state = AppState(model, torch.optim.SGD(model.parameters(), lr=1.0))
-    num_steps = num_steps or len(batches) // gradient_acc_steps
-    trainer = Trainer(
-        global_rank=0,
-        progress_publisher=publisher,
-        evaluation_result_publisher=publisher,
-        gradient_acc_steps=gradient_acc_steps,
-        global_num_tokens_per_train_step=8 * 16,
-        device_mesh=None,
-        num_seen_train_steps=0,
-        global_num_seen_tokens=0,
-        num_target_steps=num_steps,
-        num_target_tokens=num_steps * 8 * 16,
-        gradient_clipper=FSDPGradientClipper(model, GradientClippingMode.P2_NORM, max_norm),
-        **options,
-    )
-    trainer.train(
-        app_state,
-        _ListLoader(batches),
-        LOSS,
-        log_interval,
-        lambda num_train_steps_done: None,
-        lambda training_progress: None,
-    )
-    return app_state
-
 
 @pytest.mark.parametrize("gradient_acc_steps", [2, 4, 8])
 def test_accumulation_changes_neither_gradient_nor_logged_loss(publisher, recorder, gradient_acc_steps):
     """B048, B049: also if the targets that count are spread unevenly over the micro batches."""
-    whole = _train_tiny(publisher, _batches(8, mask_up_to=13), 1)
+    whole = train_tiny(publisher, make_batches(8, mask_up_to=13), 1)
     loss = recorder.events[-1].losses["train loss avg"].value
-    split = _train_tiny(publisher, _batches(8 // gradient_acc_steps, mask_up_to=13), gradient_acc_steps)
+    split = train_tiny(publisher, make_batches(8 // gradient_acc_steps, mask_up_to=13), gradient_acc_steps)
     assert recorder.events[-1].losses["train loss avg"].value.item() == pytest.approx(loss.item(), abs=1e-6)
     difference = whole.model_parts[0].embedding.weight - split.model_parts[0].embedding.weight
     assert difference.abs().max() < 1e-6
-    assert not torch.equal(whole.model_parts[0].embedding.weight, _TinyModel().embedding.weight)
+    assert not torch.equal(whole.model_parts[0].embedding.weight, TinyModel().embedding.weight)
 
 
 def test_micro_batches_are_clipped_together_not_one_by_one(publisher, recorder):
     """B050: the step is as long as the norm allows, and in the direction of the one big batch."""
     weights = []
     for batch_size in (8, 2):
-        batches = _batches(batch_size, mask_up_to=13)
-        weights.append(_train_tiny(publisher, batches, 8 // batch_size, max_norm=1e-3).model_parts[0].embedding.weight)
+        batches = make_batches(batch_size, mask_up_to=13)
+        weights.append(train_tiny(publisher, batches, 8 // batch_size, max_norm=1e-3).model_parts[0].embedding.weight)
         assert recorder.events[-1].metrics["grad norm last"].value > 0.01
     assert (weights[0] - weights[1]).abs().max() < 1e-7
-    assert (weights[1] - _TinyModel().embedding.weight).norm().item() == pytest.approx(1e-3, rel=1e-3)
+    assert (weights[1] - TinyModel().embedding.weight).norm().item() == pytest.approx(1e-3, rel=1e-3)
 
 
 def test_logged_loss_is_the_mean_over_all_targets_since_the_last_log(publisher, recorder):
     """B049, W19: of two steps with four micro batches each, whatever their number of targets; `last` is of the last."""
-    batches = _batches(2, mask_up_to=13, count=16)
-    model = _TinyModel()
+    batches = make_batches(2, mask_up_to=13, count=16)
+    model = TinyModel()
     with torch.no_grad():
         losses = [_loss_sum_and_count(model, batch) for batch in batches]
     model.embedding.weight.requires_grad_(True)
-    _train_tiny(publisher, batches, 4, log_interval=2, model=model, max_norm=1e-30)  # steps that change nothing
+    train_tiny(publisher, batches, 4, log_interval=2, model=model, max_norm=1e-30)  # steps that change nothing
     (result,) = [event for event in recorder.events if hasattr(event, "losses")]
     expected = sum(loss for loss, _ in losses) / sum(count for _, count in losses)
     assert result.losses["train loss avg"].value.item() == pytest.approx(expected, abs=1e-6)
@@ -133,22 +64,44 @@ def _loss_sum_and_count(model: nn.Module, batch: DatasetBatch) -> tuple[float, i
     return nn.functional.cross_entropy(logits, targets, reduction="sum").item(), int((targets != -100).sum())
 
 
-def test_a_micro_batch_without_any_target_counts_nothing(publisher):
-    batches = _batches(4, mask_up_to=0)
+def test_a_micro_batch_without_any_target_counts_nothing(publisher, recorder):
+    batches = make_batches(4, mask_up_to=0)
     empty = DatasetBatch(
         dict(batches[0].samples), {"target_ids": torch.full_like(batches[0].targets["target_ids"], -100)}
     )
-    with_empty = _train_tiny(publisher, [*batches, empty], 3)
-    without = _train_tiny(publisher, batches, 2)
+    with_empty = train_tiny(publisher, [*batches, empty], 3)
+    without = train_tiny(publisher, batches, 2)
     difference = with_empty.model_parts[0].embedding.weight - without.model_parts[0].embedding.weight
     assert difference.abs().max() < 1e-6
+    numbers = [event.losses for event in recorder.events if isinstance(event, EvaluationResultBatch)]
+    for name in ("train loss avg", "train loss last"):
+        assert numbers[0][name].value.item() == pytest.approx(numbers[1][name].value.item(), abs=1e-6)
+
+
+def test_a_step_without_any_target_is_not_taken_and_said_to_be_one(publisher):
+    """W19: it is not the loss that diverged."""
+    masked = [
+        DatasetBatch(batch.samples, {key: torch.full_like(tensor, -100) for key, tensor in batch.targets.items()})
+        for batch in make_batches(4, 0)
+    ]
+    model = TinyModel()
+    before = model.embedding.weight.detach().clone()
+    with pytest.raises(TrainingError, match="Step 1 has no target that counts"):
+        train_tiny(publisher, masked, 2, model=model)
+    assert torch.equal(model.embedding.weight, before)
+
+
+def test_a_run_without_clipping_reports_the_norm_minus_one(publisher, recorder):
+    train_tiny(publisher, make_batches(4, 0), 2, gradient_clipper=DummyGradientClipper())
+    [result] = [event for event in recorder.events if isinstance(event, EvaluationResultBatch)]
+    assert result.metrics["grad norm last"].value == -1
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_step(process_group, publisher, monkeypatch):
     """B053: the message names step and rank, the weights are still those of the step before."""
     calls: list = []
     weights: list[torch.Tensor] = []
-    model = _TinyModel()
+    model = TinyModel()
 
     def sum_and_count(batch):
         calls.append(batch)
@@ -158,7 +111,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_step(process_group, publishe
 
     monkeypatch.setattr(LOSS, "sum_and_count", sum_and_count)
     with pytest.raises(TrainingError, match=r"Step 2 is not finite: loss inf \(from rank 0\)"):
-        _train_tiny(publisher, _batches(8, 0, count=24), 1, model=model)
+        train_tiny(publisher, make_batches(8, 0, count=24), 1, model=model)
     assert len(calls) == 2
     assert not torch.equal(weights[0], weights[1])
     assert torch.equal(model.embedding.weight, weights[1])
@@ -167,12 +120,12 @@ def test_a_loss_that_is_not_finite_stops_before_the_step(process_group, publishe
 def test_data_that_do_not_suffice_are_refused_before_the_first_step(publisher, recorder):
     """A loader that is shorter than the target never just ends the training."""
     with pytest.raises(TrainingError, match=r"suffice for 5 more steps, but 6 are to be done \(up to step 6\)"):
-        _train_tiny(publisher, _batches(2, 0, count=22), gradient_acc_steps=2, num_steps=6)
+        train_tiny(publisher, make_batches(2, 0, count=22), gradient_acc_steps=2, num_steps=6)
     assert recorder.events == []
 
 
 def test_last_step_is_logged_whatever_the_interval(publisher, recorder):
-    _train_tiny(publisher, _batches(8, 0, count=40), 1, log_interval=3)
+    train_tiny(publisher, make_batches(8, 0, count=40), 1, log_interval=3)
     logged = [event.num_train_steps_done for event in recorder.events if hasattr(event, "losses")]
     assert logged == [3, 5]
 
@@ -185,11 +138,11 @@ def test_throughput_leaves_out_evaluation_and_checkpoints(publisher, recorder, m
     def wait(num_train_steps_done: int) -> None:
         clock[0] += 100.0
 
-    model = _TinyModel()
+    model = TinyModel()
     app_state = AppState(model, torch.optim.SGD(model.parameters(), lr=1.0))
     clipper = FSDPGradientClipper(model, GradientClippingMode.P2_NORM, 1e9)
     trainer = Trainer(0, publisher, publisher, 1, 128, None, 0, 0, 2, 256, clipper)
-    trainer.train(app_state, _ListLoader(_batches(8, 0, count=16)), LOSS, 1, wait, lambda training_progress: None)
+    trainer.train(app_state, ListLoader(make_batches(8, 0, count=16)), LOSS, 1, wait, lambda training_progress: None)
     assert clock[0] == 200.0
     rates = [event.throughput_metrics["train tokens/s"].value for event in recorder.events if hasattr(event, "losses")]
     assert all(torch.isinf(rate) for rate in rates)
@@ -214,7 +167,7 @@ class _Profiler(SteppableNoProfiler):
 
 def test_the_profiler_is_stepped_once_after_each_optimizer_step(publisher, recorder):
     """W30: not per micro batch; it is left before the training returns."""
-    _train_tiny(publisher, _batches(2, 0), 2, profiler=_Profiler(recorder.events))
+    train_tiny(publisher, make_batches(2, 0), 2, profiler=_Profiler(recorder.events))
     events = [event if isinstance(event, str) else type(event).__name__ for event in recorder.events]
     step = ["ProgressUpdate", "ProgressUpdate", "EvaluationResultBatch", "profiled"]
     assert events == ["enter", *step, *step, "exit"]
@@ -222,7 +175,7 @@ def test_the_profiler_is_stepped_once_after_each_optimizer_step(publisher, recor
 
 def test_the_profiler_is_left_if_the_training_fails(publisher, recorder):
     with pytest.raises(IndexError):
-        _train_tiny(
+        train_tiny(
             publisher, [DatasetBatch({"input_ids": torch.tensor([[500]])}, {})], 1, profiler=_Profiler(recorder.events)
         )
     assert recorder.events == ["enter", "exit"]
@@ -232,7 +185,7 @@ def test_fewer_steps_than_the_profiler_wants_are_no_error(publisher, tmp_path, c
     """W30: the training is good, whatever was profiled of it."""
     flags = dict.fromkeys(("profile_memory", "record_shapes", "with_flops", "with_stack", "with_modules"), False)
     profiler = SteppableKernelProfiler(1, 1, 5, ["CPU"], **flags, output_folder_path=tmp_path)
-    _train_tiny(publisher, _batches(2, 0), 1, profiler=profiler)
+    train_tiny(publisher, make_batches(2, 0), 1, profiler=profiler)
     assert "needs 7 steps, there were only 4" in caplog.text
     assert (tmp_path / "profiler_trace_ranks_1_rank_0.json").is_file()
 
@@ -244,7 +197,7 @@ class _MFU(MFUCalculatorABC):
 
 @pytest.mark.parametrize("calculator", [_MFU(), None])
 def test_mfu_is_that_of_the_samples_per_second_or_none(calculator, publisher, recorder):
-    _train_tiny(publisher, _batches(8, 0), 1, mfu_calculator=calculator)
+    train_tiny(publisher, make_batches(8, 0), 1, mfu_calculator=calculator)
     throughput = recorder.events[-1].throughput_metrics
     expected = throughput["train samples/s"].value.item() / 1e6 if calculator else -1.0
     assert throughput["train mfu (16-bit)"].value.item() == pytest.approx(expected)
@@ -252,21 +205,21 @@ def test_mfu_is_that_of_the_samples_per_second_or_none(calculator, publisher, re
 
 def test_several_parts_and_pipelines_are_refused_before_the_first_step(publisher, recorder):
     """They would be trained in part only."""
-    models = [_TinyModel(), _TinyModel()]
+    models = [TinyModel(), TinyModel()]
     clipper = FSDPGradientClipper(models[0], GradientClippingMode.P2_NORM, 1e9)
     trainer = Trainer(0, publisher, publisher, 1, 128, None, 0, 0, 1, 128, clipper)
     for parts, pipeline in ((models, None), (models[:1], object())):
         app_state: Any = SimpleNamespace(model_parts=parts)
         with pytest.raises(TrainingError, match="pipeline parallelism is not supported"):
-            trainer.train(app_state, _ListLoader(_batches(8, 0)), LOSS, 1, None, None, scheduled_pipeline=pipeline)
+            trainer.train(app_state, ListLoader(make_batches(8, 0)), LOSS, 1, None, None, scheduled_pipeline=pipeline)
     assert recorder.events == []
 
 
 def test_training_leaves_the_global_random_numbers_alone(publisher):
     """W32: whatever draws from them afterwards does not depend on how long the training was."""
-    model = _TinyModel()
+    model = TinyModel()
     before = random.getstate(), torch.get_rng_state(), torch.initial_seed()
-    _train_tiny(publisher, _batches(2, 0), 2, model=model)
+    train_tiny(publisher, make_batches(2, 0), 2, model=model)
     assert random.getstate() == before[0]
     assert torch.equal(torch.get_rng_state(), before[1])
     assert torch.initial_seed() == before[2]

@@ -1,5 +1,6 @@
 """The process' place in the run: ranks, device, process group. The only reader of RANK, LOCAL_RANK, WORLD_SIZE."""
 
+import importlib
 import logging
 import os
 from datetime import timedelta
@@ -41,6 +42,11 @@ def current_device() -> torch.device:
     return torch.device(device_type, torch.accelerator.current_device_index())
 
 
+# Their functions have the group that exists when they are imported as a default. Imported later, they would keep ours
+# and its threads alive until Python ends, and a thread that then still lets go of a tensor aborts the process.
+_MODULES_THAT_KEEP_A_GROUP = ("torch.distributed.nn", "torch.distributed.fsdp", "torch.distributed.optim")
+
+
 class DistributedEnv:
     """Context in which the process group exists: of torchrun's processes, or of this one alone without torchrun.
 
@@ -61,6 +67,8 @@ class DistributedEnv:
         self._timeout = timedelta(seconds=timeout_s)
 
     def __enter__(self) -> "DistributedEnv":
+        for name in _MODULES_THAT_KEEP_A_GROUP:
+            importlib.import_module(name)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         backend = _BACKENDS[self.device.type]

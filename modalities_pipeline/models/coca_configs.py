@@ -16,7 +16,9 @@ _Dropout = Annotated[
     float,
     Field(ge=0.0, lt=1.0, description="part of what embeddings and feed-forward networks give, set to 0 in training"),
 ]
-_Epsilon = Annotated[float, Field(ge=0.0, allow_inf_nan=False, description="added to the variance by norms")]
+_Epsilon = Annotated[
+    float, Field(ge=0.0, allow_inf_nan=False, examples=[1e-5], description="added to the variance by norms")
+]
 
 
 class AttentionEngineType(StrEnum):
@@ -130,18 +132,26 @@ class CoCaConfig(ComponentConfig):
     """Fields of CoCa."""
 
     prediction_key: Annotated[str, Field(description="key of the logits in the predictions")] = "logits"
-    vision_embd_prediction_key: Annotated[str, Field(description="key of the image's tokens, inside of the model")]
-    text_embd_prediction_key: Annotated[str, Field(description="key of the text's embeddings, inside of the model")]
-    vision_cls_prediction_key: Annotated[str, Field(description="key of the image's embedding in the predictions")]
-    text_cls_prediction_key: Annotated[str, Field(description="key of the text's embedding in the predictions")]
+    vision_embd_prediction_key: Annotated[
+        str, Field(description="key of the image's tokens, inside of the model", examples=["vision_embeddings"])
+    ]
+    text_embd_prediction_key: Annotated[
+        str, Field(description="key of the text's embeddings, inside of the model", examples=["text_embeddings"])
+    ]
+    vision_cls_prediction_key: Annotated[
+        str, Field(description="key of the image's embedding in the predictions", examples=["vision_cls"])
+    ]
+    text_cls_prediction_key: Annotated[
+        str, Field(description="key of the text's embedding in the predictions", examples=["text_cls"])
+    ]
     vision_encoder_config: Annotated[
         VisionTransformerConfig, Field(examples=[_EXAMPLE_OF_VISION], description="without n_classes")
     ]
     text_decoder_config: Annotated[
         TextDecoderConfig, Field(examples=[_EXAMPLE_OF_TEXT], description="of the same width n_embd")
     ]
-    n_pool_head: Annotated[_Size, Field(description="heads of the pooling attention")]
-    n_vision_queries: Annotated[_Size, Field(description="image tokens that the decoder sees")]
+    n_pool_head: Annotated[_Size, Field(examples=[12], description="heads of the pooling attention")]
+    n_vision_queries: Annotated[_Size, Field(examples=[256], description="image tokens that the decoder sees")]
     bias_attn_pool: Annotated[bool, Field(description="whether the norms of the pooling attention have biases")]
     epsilon_attn_pool: _Epsilon
     seed: Annotated[

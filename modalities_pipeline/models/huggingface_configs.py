@@ -19,7 +19,9 @@ class HuggingFaceModelTypes(StrEnum):
 class HuggingFacePretrainedModelConfig(ComponentConfig):
     """Fields of `huggingface_pretrained_model`."""
 
-    model_type: HuggingFaceModelTypes
+    model_type: Annotated[
+        HuggingFaceModelTypes, Field(description="class of transformers: for predicting next or masked tokens")
+    ]
     model_name: Annotated[Path, Field(description="folder of the model, or its name on the Hugging Face hub")]
     prediction_key: Annotated[str, Field(examples=["logits"], description="key of the output in the predictions")]
     huggingface_prediction_subscription_key: Annotated[

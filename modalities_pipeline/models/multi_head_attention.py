@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from modalities_pipeline.models.coca_configs import AttentionEngineType, CoCaAttentionConfig
 
-# Checkpoints have masks of this size, even if no sequence is that long.
-_MIN_MASK_SIZE = 1024
+# Checkpoints have masks of this size, whatever the length of sequences.
+_MASK_SIZE = 1024
 
 
 class AttentionType(StrEnum):
@@ -25,7 +25,7 @@ class MultiHeadAttention(nn.Module):
     """Attention with linears `wq`, `wk`, `wv` and `c_proj`.
 
     `default_attention`, which computes all scores, has a persistent buffer `bias`, the causal mask: ones at and below
-    the diagonal, shape (1, 1, size, size) with size 1024, or `block_size` where causal attention needs more.
+    the diagonal, shape (1, 1, 1024, 1024). For longer sequences one is made for the occasion.
 
     Raises:
         ValueError: `n_embd` is not divisible by `n_head`.
@@ -40,7 +40,6 @@ class MultiHeadAttention(nn.Module):
         attention_type: AttentionType,
         bias: bool = True,
         dropout: float = 0.0,
-        block_size: int = _MIN_MASK_SIZE,
         attention_config: CoCaAttentionConfig | None = None,
     ) -> None:
         super().__init__()
@@ -58,8 +57,7 @@ class MultiHeadAttention(nn.Module):
             attention_config.attention_engine_type is AttentionEngineType.DEFAULT_ATTENTION
         )
         if self.has_mask:
-            size = max(_MIN_MASK_SIZE, block_size) if self.is_causal else _MIN_MASK_SIZE
-            self.register_buffer("bias", torch.ones(1, 1, size, size).tril())
+            self.register_buffer("bias", torch.ones(1, 1, _MASK_SIZE, _MASK_SIZE).tril())
 
     def reset_parameters(self) -> None:
         """Write the mask anew; needed after the meta device. Weights are left to the linears."""
@@ -86,5 +84,6 @@ class MultiHeadAttention(nn.Module):
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
         if self.is_causal:
             length = q.shape[-2]
-            scores = scores.masked_fill(self.bias[:, :, :length, :length] == 0, -math.inf)
+            mask = self.bias if length <= _MASK_SIZE else self.bias.new_ones(1, 1, length, length).tril()
+            scores = scores.masked_fill(mask[:, :, :length, :length] == 0, -math.inf)
         return functional.dropout(scores.softmax(dim=-1), p=dropout) @ v

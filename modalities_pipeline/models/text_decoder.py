@@ -113,7 +113,6 @@ def _attention(config: TextDecoderConfig, attention_type: AttentionType) -> Mult
         n_head=config.n_head,
         attention_type=attention_type,
         bias=config.bias,
-        block_size=config.block_size + 1,
         attention_config=config.attention_config,
     )
 

@@ -86,7 +86,12 @@ class _OneCycleLR(OneCycleLR):
         falls_from = self._schedule_phases[-2]["end_step"]
         if falls_from >= self.total_steps - 1 and self.last_epoch > falls_from:
             return [group["min_lr"] for group in self.optimizer.param_groups]
-        return [max(lr, 0.0) for lr in super().get_lr()]
+        betas = [group.get("betas") for group in self.optimizer.param_groups]
+        rates = [max(lr, 0.0) for lr in super().get_lr()]
+        if self.last_epoch == self.total_steps:  # beyond the end the formula's momentum may be above 1
+            for group, group_betas in zip(self.optimizer.param_groups, betas, strict=True):
+                group.update({} if group_betas is None else {"betas": group_betas})
+        return rates
 
 
 @for_each_optimizer

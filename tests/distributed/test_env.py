@@ -1,5 +1,8 @@
 """The process finds its place in the run, or says what is missing."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -86,3 +89,20 @@ def test_an_environment_that_no_launcher_makes_is_refused(monkeypatch, changes, 
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     with pytest.raises(RunningEnvError, match=words), DistributedEnv():
         pass
+
+
+def test_no_thread_of_the_group_is_left_whatever_was_imported_meanwhile():
+    """A thread that lets go of a tensor while Python ends would abort the process."""
+    code = """
+import os
+from modalities_pipeline.distributed.env import DistributedEnv
+
+with DistributedEnv():
+    import modalities_pipeline.main
+    import torch.distributed.optim
+    import torch.distributed.pipelining
+names = [open(f"/proc/self/task/{thread}/comm").read() for thread in os.listdir("/proc/self/task")]
+print([name for name in names if "gloo" in name])
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

@@ -189,6 +189,20 @@ def test_a_cycle_moves_the_momentum_against_the_rate_and_resumes_there():
     assert fresh.param_groups[0]["betas"] == optimizer.param_groups[0]["betas"]
 
 
+def test_the_momentum_stays_where_a_cycle_ends():
+    """The formula goes on, to a momentum above 1, in which the optimizer's checkpoint would be useless."""
+    lengths = {"total_steps": 3, "pct_start": 0.9, "anneal_strategy": "linear", "three_phase": False}
+    config = {**CASES["onecycle"]["config"], **lengths, "cycle_momentum": True}
+    optimizer = _optimizer()
+    scheduler = _build("onecycle_lr", config, optimizer)
+    momenta = []
+    for _ in range(3):
+        optimizer.step()
+        scheduler.step()
+        momenta.append(optimizer.param_groups[0]["betas"][0])
+    assert momenta[-1] == momenta[-2] <= 0.95
+
+
 def test_rates_of_a_cycle_are_one_for_each_group():
     parameters = [{"params": [torch.nn.Parameter(torch.zeros(1))]} for _ in range(2)]
     optimizer = torch.optim.AdamW(parameters, lr=1e-3)
