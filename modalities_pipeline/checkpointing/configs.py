@@ -27,9 +27,9 @@ _GlobalRank = Annotated[int, Field(strict=True, ge=0, description="rank of this 
 class RawAppStateConfig(ComponentConfig):
     """Fields of the app state `raw`."""
 
-    model: PydanticPytorchModuleOrListType
-    optimizer: PydanticOptimizerIFType
-    lr_scheduler: PydanticLRSchedulerIFType | None = None
+    model: Annotated[PydanticPytorchModuleOrListType, Field(description="the model as it is trained")]
+    optimizer: Annotated[PydanticOptimizerIFType, Field(description="that of this model")]
+    lr_scheduler: Annotated[PydanticLRSchedulerIFType | None, Field(description="that of this optimizer")] = None
 
 
 class DCPAppStateConfig(ComponentConfig):
@@ -42,8 +42,12 @@ class DCPAppStateConfig(ComponentConfig):
 class CheckpointSavingConfig(ComponentConfig):
     """Fields of `checkpoint_saving`."""
 
-    checkpoint_saving_strategy: PydanticCheckpointSavingStrategyIFType
-    checkpoint_saving_execution: PydanticCheckpointSavingExecutionIFType
+    checkpoint_saving_strategy: Annotated[
+        PydanticCheckpointSavingStrategyIFType, Field(description="which checkpoints are saved and kept")
+    ]
+    checkpoint_saving_execution: Annotated[
+        PydanticCheckpointSavingExecutionIFType, Field(description="how and where they are written")
+    ]
 
 
 class SaveEveryKStepsCheckpointingStrategyConfig(ComponentConfig):
@@ -84,8 +88,13 @@ class FSDP1CheckpointLoadingConfig(ComponentConfig):
         list[str],
         Field(examples=[["GPT2Block"]], description="class names of the modules that become units of sharding"),
     ]
-    mixed_precision_settings: MixedPrecisionSettings
-    sharding_strategy: ShardingStrategy
+    mixed_precision_settings: Annotated[
+        MixedPrecisionSettings,
+        Field(examples=["BF_16"], description="dtypes of parameters, gradient reduction and buffers"),
+    ]
+    sharding_strategy: Annotated[
+        ShardingStrategy, Field(description="member of torch.distributed.fsdp.ShardingStrategy")
+    ]
 
 
 class PrecisionEnum(StrEnum):
@@ -106,17 +115,17 @@ class TorchCheckpointLoadingConfig(ComponentConfig):
 class FSDP1CheckpointedModelConfig(ComponentConfig):
     """Fields of the model `fsdp1_checkpointed`."""
 
-    checkpoint_loading: PydanticFSDP1CheckpointLoadingIFType
+    checkpoint_loading: Annotated[PydanticFSDP1CheckpointLoadingIFType, Field(description="fsdp1, or torch")]
     checkpoint_path: Annotated[InputPath, Field(description="checkpoint folder, or file of weights")]
-    model: PydanticPytorchModuleType
+    model: Annotated[PydanticPytorchModuleType, Field(description="as it was built; fsdp1 wraps it")]
 
 
 class FSDP1CheckpointedOptimizerConfig(ComponentConfig):
     """Fields of the optimizer `fsdp1_checkpointed`."""
 
-    checkpoint_loading: PydanticFSDP1CheckpointLoadingIFType
+    checkpoint_loading: Annotated[PydanticFSDP1CheckpointLoadingIFType, Field(description="fsdp1, or torch")]
     checkpoint_path: Annotated[
         InputPath, Field(description="file of the optimizer's state; a scheduler goes on if its last_epoch says so")
     ]
-    wrapped_model: PydanticPytorchModuleType
-    optimizer: PydanticOptimizerIFType
+    wrapped_model: Annotated[PydanticPytorchModuleType, Field(description="the model/fsdp1_checkpointed")]
+    optimizer: Annotated[PydanticOptimizerIFType, Field(description="of this model, whose state is loaded")]

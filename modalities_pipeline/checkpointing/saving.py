@@ -24,14 +24,24 @@ from modalities_pipeline.checkpointing.loading import STATE_KEY
 from modalities_pipeline.checkpointing.strategies import CheckpointingInstruction, CheckpointSavingStrategyIF
 from modalities_pipeline.data.files import atomic_path
 from modalities_pipeline.distributed.shared_errors import errors_raised_once
-from modalities_pipeline.exceptions import CheckpointingError
+from modalities_pipeline.exceptions import CheckpointingError, ConfigError
 from modalities_pipeline.progress.training_progress import TrainingProgress
 
 
 class CheckpointSavingExecutionABC(ABC):
-    """Writes and deletes the checkpoints of an experiment; every rank calls it."""
+    """Writes and deletes the checkpoints of an experiment; every rank calls it.
+
+    Raises:
+        ConfigError: `global_rank` is that of another process.
+    """
 
     def __init__(self, checkpoint_path: Path, global_rank: int, experiment_id: str) -> None:
+        if dist.is_initialized() and global_rank != dist.get_rank():
+            raise ConfigError(
+                f"global_rank is {global_rank} on the process of rank {dist.get_rank()}, "
+                "so that checkpoints would be written by several processes at once, or by none. Write "
+                "${cuda_env:RANK}."
+            )
         self.checkpoint_path = checkpoint_path
         self._global_rank = global_rank
         self._experiment_id = experiment_id

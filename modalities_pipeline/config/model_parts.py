@@ -1,9 +1,11 @@
-"""Builders that take one model, and also the parts of one that is split for a pipeline."""
+"""Models in parts and in wrappers: builders that take the parts of one, and what is inside one that is not built."""
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec
+
+from modalities_pipeline.config.unbuilt import Unbuilt
 
 P = ParamSpec("P")
 
@@ -41,3 +43,13 @@ def for_each_part(
         return build_each
 
     return decorate
+
+
+def models_inside(model: Any) -> Iterator[Unbuilt]:
+    """A model that is not built yet and what it is made of, from outside in; of a list those of its first part."""
+    while isinstance(model, Unbuilt | list) and model:
+        if isinstance(model, list):
+            model = model[0]
+            continue
+        yield model
+        model = getattr(model.config, "model", None)

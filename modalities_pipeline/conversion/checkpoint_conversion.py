@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from modalities_pipeline.checkpointing.folders import find_checkpoints
+from modalities_pipeline.checkpointing.folders import find_checkpoints, find_fsdp1_checkpoints, fsdp1_file_paths
 from modalities_pipeline.checkpointing.resume import checkpoint_path_of
 from modalities_pipeline.config.nodes import is_component
 from modalities_pipeline.config.pydantic_if_types import PydanticPytorchModuleType, PydanticTokenizerIFType
 from modalities_pipeline.conversion.hf_adapter import HFModelAdapter
 from modalities_pipeline.conversion.hf_export import Vocabulary, vocabulary_of, write_hf_model
-from modalities_pipeline.conversion.trained_model import load_run_config, load_trained_model
+from modalities_pipeline.conversion.trained_model import huggingface_hint, load_run_config, load_trained_model
 from modalities_pipeline.data.files import atomic_path
 from modalities_pipeline.exceptions import ConfigError, ConversionError, OutputExistsError
 from modalities_pipeline.main import Main
@@ -84,7 +84,7 @@ def _trained_model(run: Main) -> GPT2LLM:
     if not isinstance(model, GPT2LLM):
         raise ConversionError(
             f"{_CHECKPOINTED_MODEL} is a {type(model).__name__}; only models gpt2 can be converted, not wrapped in "
-            "anything."
+            f"anything.{huggingface_hint(run.config_dict)}"
         )
     return model.to("cpu").eval()
 
@@ -103,6 +103,15 @@ def _newest_checkpoint(run: Main) -> Path:
         if checkpoints:
             logger.info("Converting %s.", checkpoints[-1][0])
             return checkpoints[-1][0]
+    experiment_id = _look_up(run.config_dict, ("settings", "experiment_id")) or folder.name
+    for place in places:
+        if files := find_fsdp1_checkpoints(place, experiment_id):
+            newest, _ = fsdp1_file_paths(place, experiment_id, files[-1])
+            raise ConfigError(
+                f"{run.config_path}: its checkpoints are files of FSDP1, which are converted by a config that names "
+                f"one: with a section {_CHECKPOINTED_MODEL}, a component model/fsdp1_checkpointed whose "
+                f"checkpoint_path is {newest}, as in configs/generate_text.yaml."
+            )
     raise ConfigError(
         f"{run.config_path}: there is no complete checkpoint of it in {', '.join(map(str, dict.fromkeys(places)))}. "
         f"Give the config that lies in the experiment folder of a run, or add a section {_CHECKPOINTED_MODEL}: a "

@@ -13,7 +13,12 @@ from modalities_pipeline.exceptions import ConfigError
 from modalities_pipeline.main import Main
 from modalities_pipeline.models.gpt2 import GPT2LLM
 
-_MODEL_COMPONENT = ("model", "gpt2")
+_HUGGINGFACE = "huggingface_pretrained_model"
+
+_HOW_TO_SAVE = (
+    f" A {_HUGGINGFACE} is one of transformers already: load its checkpoint (`load_model_state_` of "
+    "modalities_pipeline.checkpointing.model_states), then call `huggingface_model.save_pretrained`."
+)
 
 
 class _TrainedModel(BaseModel):
@@ -50,19 +55,26 @@ def load_trained_model(
 
 def _build_without_memory(config_file_path: Path) -> GPT2LLM:
     run = load_run_config(config_file_path)
-    nodes = list(_model_nodes(run.config_dict))
+    nodes = list(_nodes(run.config_dict, "gpt2"))
     if len(nodes) != 1:
         raise ConfigError(
-            f"{config_file_path}: there must be exactly one component model/gpt2; there are {len(nodes)}."
+            f"{config_file_path}: only gpt2 can be converted, so there must be exactly one component model/gpt2; there "
+            f"are {len(nodes)}.{huggingface_hint(run.config_dict)}"
         )
     node = {**nodes[0], "config": {**nodes[0]["config"], "use_meta_device": True}}
     config_dict = {**run.config_dict, "trained_model": node}
     return run.component_factory.build_components(config_dict, _TrainedModel).trained_model
 
 
-def _model_nodes(node: Any) -> Iterator[dict[str, Any]]:
-    if is_component(node) and (node["component_key"], node["variant_key"]) == _MODEL_COMPONENT:
+def huggingface_hint(config_dict: dict[str, Any]) -> str:
+    """A sentence, after a space, on how transformers saves the model of a config that has one of Hugging Face."""
+    return _HOW_TO_SAVE if any(_nodes(config_dict, _HUGGINGFACE)) else ""
+
+
+def _nodes(node: Any, variant_key: str) -> Iterator[dict[str, Any]]:
+    """The components model/`variant_key`, wherever they stand."""
+    if is_component(node) and (node["component_key"], node["variant_key"]) == ("model", variant_key):
         yield node
     elif isinstance(node, dict | list):
         for child in node.values() if isinstance(node, dict) else node:
-            yield from _model_nodes(child)
+            yield from _nodes(child, variant_key)

@@ -13,15 +13,22 @@ OnBadRow = Literal["error", "mask"]
 class GPT2LLMCollateFnConfig(ComponentConfig):
     """Fields of `gpt_2_llm_collator`."""
 
-    sample_key: Annotated[str, Field(description="name of the tokens in a sample, and of the inputs in a batch")]
-    target_key: Annotated[str, Field(description="name of the targets in a batch")]
+    sample_key: Annotated[
+        str, Field(description="name of the tokens in a sample, and of the inputs in a batch", examples=["input_ids"])
+    ]
+    target_key: Annotated[str, Field(description="name of the targets in a batch", examples=["target_ids"])]
 
 
 class CoCaCollateFnConfig(ComponentConfig):
     """Fields of `coca_collator`."""
 
-    sample_keys: Annotated[list[str], Field(examples=[["images", "captions"]])]
-    target_keys: Annotated[list[str], Field(examples=[[]])]
+    sample_keys: Annotated[
+        list[str],
+        Field(examples=[["images", "captions"]], description="entries of a sample that become the samples of a batch"),
+    ]
+    target_keys: Annotated[
+        list[str], Field(examples=[[]], description="entries of a sample that become targets as they are")
+    ]
     text_sample_key: Annotated[
         str, Field(description="one of sample_keys; its last token is taken off", examples=["captions"])
     ]
@@ -52,18 +59,20 @@ def fault_of_text_keys(
 class LossMaskingTokenConfig(ComponentConfig):
     """The tokens before and after every part that is in the loss; they are not in it themselves."""
 
-    b_include_to_loss_token: Annotated[str, Field(min_length=1)]
-    e_include_to_loss_token: Annotated[str, Field(min_length=1)]
+    b_include_to_loss_token: Annotated[str, Field(min_length=1, description="the token before")]
+    e_include_to_loss_token: Annotated[str, Field(min_length=1, description="the token after")]
 
 
 class LossMaskingCollateFnWrapperConfig(ComponentConfig):
     """Fields of `mask_loss_collator_wrapper`."""
 
-    wrapped_collate_fn: PydanticCollateFnIFType
-    target_keys_to_mask: Annotated[list[str], Field(min_length=1)]
+    wrapped_collate_fn: Annotated[PydanticCollateFnIFType, Field(description="makes the batch that is masked")]
+    target_keys_to_mask: Annotated[
+        list[str], Field(min_length=1, examples=[["target_ids"]], description="names of the targets in a batch")
+    ]
     loss_ignore_index: Annotated[int, Field(description="takes the place of what is not in the loss", examples=[-100])]
     mask_tokens: LossMaskingTokenConfig
-    tokenizer: PydanticTokenizerIFType
+    tokenizer: Annotated[PydanticTokenizerIFType, Field(description="whose tokens mask_tokens are")]
     on_bad_row: Annotated[
         OnBadRow, Field(description="what happens to a row whose marks do not alternate; not in Modalities")
     ] = "error"

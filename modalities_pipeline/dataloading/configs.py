@@ -20,7 +20,7 @@ from modalities_pipeline.distributed.configs import ParallelismDegrees
 
 _Count = Annotated[int, Field(strict=True, ge=0)]
 _Positive = Annotated[int, Field(strict=True, gt=0)]
-_SampleKey = Annotated[str, Field(description="name of the tokens in a sample")]
+_SampleKey = Annotated[str, Field(description="name of the tokens in a sample", examples=["input_ids"])]
 _PackedFile = Annotated[InputPath, Field(description="the .pbin file")]
 _SequenceLength = Annotated[
     int,
@@ -95,16 +95,16 @@ class DummySampleDataType(StrEnum):
 class DummySampleConfig(ComponentConfig):
     """One entry of a dummy sample."""
 
-    sample_key: str
-    sample_shape: tuple[int, ...]
-    sample_type: DummySampleDataType
+    sample_key: Annotated[str, Field(examples=["images"], description="name of the entry in a sample")]
+    sample_shape: Annotated[tuple[int, ...], Field(examples=[[3, 4]], description="sizes of the entry's dimensions")]
+    sample_type: Annotated[DummySampleDataType, Field(description="kind of random numbers")]
 
 
 class DummyDatasetConfig(ComponentConfig):
     """Fields of `dummy_dataset`."""
 
     num_samples: Annotated[int, Field(ge=1, description="length of the dataset")]
-    sample_definition: list[DummySampleConfig]
+    sample_definition: Annotated[list[DummySampleConfig], Field(description="entries of each sample")]
 
 
 class CombinedDatasetConfig(ComponentConfig):
@@ -186,7 +186,7 @@ class ResumableDistributedMultiDimSamplerConfig(_PassConfig):
 class SequentialSamplerConfig(ComponentConfig):
     """Fields of `sequential_sampler`."""
 
-    data_source: PydanticDatasetIFType
+    data_source: Annotated[PydanticDatasetIFType, Field(description="the dataset")]
 
 
 class BatchSamplerConfig(ComponentConfig):
@@ -227,9 +227,9 @@ class RandomDatasetBatchGeneratorConfig(ComponentConfig):
             examples=[{"batch_size": 4, "sequence_length": 2048}],
         ),
     ]
-    data_type: DataTypeEnum
-    min_val: int
-    max_val: Annotated[int, Field(examples=[50_000])]
+    data_type: Annotated[DataTypeEnum, Field(examples=["int64"], description="dtype of the numbers")]
+    min_val: Annotated[int, Field(description="the lowest number")]
+    max_val: Annotated[int, Field(examples=[50_000], description="above all numbers; of token ids the vocab_size")]
 
     @model_validator(mode="after")
     def _check_range(self) -> Self:

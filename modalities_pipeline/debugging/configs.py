@@ -42,7 +42,10 @@ class PrintForwardHookConfig(ComponentConfig):
 
 
 class DebuggingConfig(ComponentConfig):
-    """Fields of the debugging `settings`."""
+    """Fields of the debugging `settings`.
+
+    The component stands in the section `settings`, as its `debugging`.
+    """
 
     forward_hooks: Annotated[list[HookHandles], Field(description="components model_debugging_hook/...")] = Field(
         default_factory=list

@@ -123,7 +123,7 @@ def static_parallel_degree(
 class ParallelDegreeConfig(ComponentConfig):
     """Fields of the number conversion `parallel_degree`."""
 
-    device_mesh: PydanticDeviceMeshIFType
+    device_mesh: Annotated[PydanticDeviceMeshIFType, Field(description="whose dimensions are looked at")]
     parallelism_methods: Annotated[list[ParallelismDegrees], Field(description="dimensions whose sizes are multiplied")]
 
     def static_value(self) -> int | None:
@@ -142,14 +142,18 @@ class PyTorchDtypes(StrEnum):
 class FSDP2MixedPrecisionSettings(ComponentConfig):
     """In what a block computes (its gathered parameters), and in what gradients are reduced over the ranks."""
 
-    param_dtype: Annotated[PyTorchDtypes, Field(description="of the gathered parameters, and of what is computed")]
-    reduce_dtype: Annotated[PyTorchDtypes, Field(description="in which gradients are added over the ranks")]
+    param_dtype: Annotated[
+        PyTorchDtypes, Field(examples=["BF_16"], description="of the gathered parameters, and of what is computed")
+    ]
+    reduce_dtype: Annotated[
+        PyTorchDtypes, Field(examples=["BF_16"], description="in which gradients are added over the ranks")
+    ]
 
 
 class FSDP2WrappedModelConfig(ComponentConfig):
     """Fields of `fsdp2_wrapped`."""
 
-    model: PydanticPytorchModuleOrListType
+    model: Annotated[PydanticPytorchModuleOrListType, Field(description="whose parameters are sharded")]
     block_names: Annotated[
         list[str],
         Field(
@@ -190,10 +194,13 @@ class ShardingStrategy(StrEnum):
 class FSDP1WrappedModelConfig(ComponentConfig):
     """Fields of `fsdp1_wrapped`."""
 
-    model: PydanticPytorchModuleType
-    sync_module_states: Annotated[bool, Field(description="whether all ranks start with the weights of rank 0")]
+    model: Annotated[PydanticPytorchModuleType, Field(description="whose parameters are sharded")]
+    sync_module_states: Annotated[
+        bool, Field(examples=[True], description="whether all ranks start with the weights of rank 0")
+    ]
     mixed_precision_settings: Annotated[
-        MixedPrecisionSettings, Field(description="dtypes of parameters, gradient reduction and buffers")
+        MixedPrecisionSettings,
+        Field(examples=["BF_16"], description="dtypes of parameters, gradient reduction and buffers"),
     ]
     sharding_strategy: Annotated[
         ShardingStrategy, Field(description="member of torch.distributed.fsdp.ShardingStrategy")

@@ -68,10 +68,10 @@ class StagedPipelineConfig(ComponentConfig):
         PydanticPytorchModuleType,
         Field(description="a gpt2 model without weight tying; with use_meta_device no rank has memory for all of it"),
     ]
-    stages_generator: PydanticStagesGeneratorType
+    stages_generator: Annotated[PydanticStagesGeneratorType, Field(description="where the model may be cut")]
     device_mesh: Annotated[PydanticDeviceMeshIFType, Field(description="with a pipeline_parallel_degree above 1")]
     local_rank: Annotated[
-        int, Field(strict=True, ge=0, examples=[0], description="number of this rank's device, ${cuda_env:LOCAL_RANK}")
+        int, Field(strict=True, ge=0, description="number of this rank's device, ${cuda_env:LOCAL_RANK}")
     ]
     pp_schedule_name: ScheduleName
     num_layers_per_stage: Annotated[
@@ -117,7 +117,7 @@ class ScheduledPipelineConfig(ComponentConfig):
     batch_size: Annotated[_Positive, Field(examples=[8], description="samples per rank and step of the pipeline")]
     microbatch_size: Annotated[_Positive, Field(description="samples that pass through a stage together")]
     pp_degree: Annotated[int, Field(strict=True, ge=2, description="number of pipeline ranks")]
-    pipeline: PydanticPipelineType
+    pipeline: Annotated[PydanticPipelineType, Field(description="the pipeline/builder, or the pipeline/staged")]
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
@@ -149,15 +149,25 @@ class PipelineSelectionTypes(StrEnum):
 class ComponentSelectorFromPipelineConfig(ComponentConfig):
     """Fields of `selector`."""
 
-    pipeline: PydanticPipelineType
-    selection_type: PipelineSelectionTypes
+    pipeline: Annotated[PydanticPipelineType, Field(description="of which a part is taken")]
+    selection_type: Annotated[
+        PipelineSelectionTypes, Field(description="stages of this rank, the models in them, or the schedule")
+    ]
 
 
 class PipelineConfig(ComponentConfig):
     """Fields of `builder`."""
 
-    pp_stages: _PipelineStages = Field(validation_alias=AliasChoices("pp_stages", "pp_stage"))
-    model_parts: PydanticPytorchModuleOrListType = Field(validation_alias=AliasChoices("model_parts", "model_part"))
+    pp_stages: _PipelineStages = Field(
+        validation_alias=AliasChoices("pp_stages", "pp_stage"),
+        examples=[{"instance_key": "pp_stages", "pass_type": "BY_REFERENCE"}],
+        description="a pipeline/selector of PP_STAGE",
+    )
+    model_parts: PydanticPytorchModuleOrListType = Field(
+        validation_alias=AliasChoices("model_parts", "model_part"),
+        examples=[{"instance_key": "model_parts", "pass_type": "BY_REFERENCE"}],
+        description="a pipeline/selector of MODEL_PART, or what wrappers made of it",
+    )
     pp_schedule: Annotated[
         _Schedule | None, Field(description="schedule of a pipeline, by pipeline/selector; `scheduled` makes one")
     ] = None

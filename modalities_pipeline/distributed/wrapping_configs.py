@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from modalities_pipeline.config.component import ComponentConfig, validate_as
+from modalities_pipeline.config.component import ComponentConfig, raise_at_keys, validate_as
+from modalities_pipeline.config.model_parts import models_inside
 from modalities_pipeline.config.pydantic_if_types import (
     PydanticFSDP1ModuleType,
     PydanticPytorchModuleOrListType,
@@ -43,13 +44,16 @@ class FullACParams(ComponentConfig):
 class SelectiveLayerACParams(ComponentConfig):
     """Every `ac_freq`-th layer."""
 
-    ac_freq: Annotated[int, Field(strict=True, ge=1)]
+    ac_freq: Annotated[int, Field(strict=True, ge=1, description="1: every layer, 2: every second one")]
 
 
 class SelectiveOpACParams(ComponentConfig):
     """Every layer, but the outputs of the named operations are kept."""
 
-    save_ops_keys: Annotated[list[SaveableOps], Field(min_length=1)]
+    save_ops_keys: Annotated[
+        list[SaveableOps],
+        Field(min_length=1, description="operations whose outputs are kept; of ops.aten.mm.default every second one"),
+    ]
 
 
 ACParams = FullACParams | SelectiveLayerACParams | SelectiveOpACParams
@@ -94,11 +98,19 @@ class ActivationCheckpointedModelConfig(ComponentConfig):
             return params if isinstance(params, AC_PARAMS_TYPES[variant]) else handler(params)
         return validate_as(AC_PARAMS_TYPES[variant], params, variant.value)
 
+    @model_validator(mode="after")
+    def _check_once(self) -> Self:
+        others = [model.config for model in models_inside(self.model)]
+        if any(isinstance(other, type(self)) and other.layers_fqn == self.layers_fqn for other in others):
+            message = f"the layers {self.layers_fqn} have activation checkpointing already; apply it once"
+            raise_at_keys(self, [("model", message)])
+        return self
+
 
 class FSDP1ActivationCheckpointedModelConfig(ComponentConfig):
     """Fields of `activation_checkpointed_fsdp1`."""
 
-    model: PydanticFSDP1ModuleType
+    model: Annotated[PydanticFSDP1ModuleType, Field(description="the model/fsdp1_wrapped")]
     activation_checkpointing_modules: Annotated[
         list[str] | None, Field(description="class names of the modules that are checkpointed; null or []: none")
     ] = Field(default_factory=list)
@@ -121,3 +133,12 @@ class CompiledModelConfig(ComponentConfig):
     debug: Annotated[
         bool | None, Field(description="whether the compiler keeps a trace (inductor's trace.enabled)")
     ] = False
+
+    @model_validator(mode="after")
+    def _check_once(self) -> Self:
+        others = [model.config for model in models_inside(self.model)]
+        names = {name for other in others if isinstance(other, type(self)) for name in other.block_names}
+        again = [name for name in self.block_names if name in names]
+        if again:
+            raise_at_keys(self, [("block_names", f"{', '.join(again)} is compiled already, in model; compile it once")])
+        return self

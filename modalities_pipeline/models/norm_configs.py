@@ -67,8 +67,11 @@ class LayerNormWrapperConfig(ComponentConfig):
     is 1e-6. Models trained with Modalities depend on that.
     """
 
-    norm_type: Annotated[LayerNorms, Field(examples=["pytorch_rms_norm"])]
-    config: Annotated[NormConfig, Field(examples=[{"normalized_shape": 128}])]
+    norm_type: Annotated[LayerNorms, Field(examples=["pytorch_rms_norm"], description="kind of norm layer")]
+    config: Annotated[
+        NormConfig,
+        Field(examples=[{"normalized_shape": 128}], description="as of the component layer_norm of that kind"),
+    ]
 
     @field_validator("config", mode="wrap")
     @classmethod

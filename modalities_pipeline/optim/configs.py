@@ -1,12 +1,12 @@
 """Configs of optimizers and gradient clippers. Imports no torch."""
 
-from collections.abc import Iterator
 from enum import Enum
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import AliasChoices, Field, model_validator
 
 from modalities_pipeline.config.component import ComponentConfig, raise_at_keys
+from modalities_pipeline.config.model_parts import models_inside
 from modalities_pipeline.config.named_enums import ByName
 from modalities_pipeline.config.pydantic_if_types import (
     PydanticDeviceMeshIFType,
@@ -51,7 +51,7 @@ class AdamOptimizerConfig(ComponentConfig):
         faults = []
         if self.foreach is True and self.fused is True:
             faults.append(("fused", "true, but foreach is true as well; set one of them to null"))
-        chain = list(_models_inside(self.wrapped_model))
+        chain = list(models_inside(self.wrapped_model))
         if chain and {model.variant_key for model in chain} <= _WITHOUT_WEIGHTS and _is_on_meta(chain[-1]):
             faults.append(("wrapped_model", "has no memory yet (use_meta_device); give the one of model_initialized"))
         raise_at_keys(self, faults)
@@ -70,7 +70,9 @@ class GradientClippingMode(Enum):
     MAX_NORM = "inf"
 
 
-NormType = Annotated[GradientClippingMode, ByName(), Field(description="norm over all gradients together")]
+NormType = Annotated[
+    GradientClippingMode, ByName(), Field(examples=["P2_NORM"], description="norm over all gradients together")
+]
 MaxNorm = Annotated[
     float,
     Field(strict=True, gt=0.0, allow_inf_nan=False, description="gradients with a larger norm are scaled to it"),
@@ -91,7 +93,7 @@ class FSDP2LoggingOnlyGradientClipperConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def _check_mesh(self) -> Self:
-        is_split = any(model.component_key == "pipeline" for model in _models_inside(self.model_parts))
+        is_split = any(model.component_key == "pipeline" for model in models_inside(self.model_parts))
         if is_split and self.device_mesh is None:
             message = "model_parts are those of a pipeline, whose other ranks have gradients, too; give the run's mesh"
             raise_at_keys(self, [("device_mesh", message)])
@@ -120,16 +122,6 @@ class FSDP1GradientClipperConfig(FSDP1LoggingOnlyGradientClipperConfig):
     """Fields of `fsdp1`."""
 
     max_norm: MaxNorm
-
-
-def _models_inside(model: Any) -> Iterator[Unbuilt]:
-    """The model and what it was made of, from outside in; of a list those of its first part."""
-    while isinstance(model, Unbuilt | list) and model:
-        if isinstance(model, list):
-            model = model[0]
-            continue
-        yield model
-        model = getattr(model.config, "model", None)
 
 
 def _is_on_meta(model: Unbuilt) -> bool:

@@ -63,12 +63,12 @@ class OneCycleLRSchedulerConfig(ComponentConfig):
         Field(examples=[1e-4], description="the highest rate; a list: of each group of parameters"),
     ]
     total_steps: Annotated[_Steps | None, Field(examples=[1000], description="length of the schedule")] = None
-    epochs: _Steps | None = None
-    steps_per_epoch: _Steps | None = None
+    epochs: Annotated[_Steps | None, Field(description="with steps_per_epoch, instead of total_steps")] = None
+    steps_per_epoch: Annotated[_Steps | None, Field(description="with epochs, instead of total_steps")] = None
     pct_start: Annotated[
         _PositiveFraction, Field(examples=[0.01], description="part of the steps in which the rate rises")
     ]
-    anneal_strategy: Literal["cos", "linear"]
+    anneal_strategy: Annotated[Literal["cos", "linear"], Field(description="form of rise and fall")]
     cycle_momentum: Annotated[bool, Field(description="whether the momentum falls while the rate rises")] = False
     base_momentum: Annotated[_Momentum | list[_Momentum], Field(description="at the highest rate")] = 0.85
     max_momentum: Annotated[_Momentum | list[_Momentum], Field(description="at the lowest rate")] = 0.95

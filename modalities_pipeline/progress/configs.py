@@ -22,6 +22,7 @@ NumRanks = Annotated[
 MicroBatchSize = Annotated[Positive, Field(description="samples per rank and micro batch")]
 AccumulationSteps = Annotated[Positive, Field(description="micro batches per optimizer step")]
 SequenceLength = Annotated[Positive, Field(description="tokens per sample")]
+_CHECKPOINT = "checkpoints/eid_demo-seen_steps_50-seen_tokens_102400-target_steps_100-target_tokens_204800"
 GlobalNumSamples = Annotated[NonNegative, Field(description="samples of all ranks together")]
 GlobalNumTokens = Annotated[NonNegative, Field(description="tokens of all ranks together")]
 
@@ -46,7 +47,7 @@ class LocalNumBatchesFromNumTokensConfig(ComponentConfig):
 class NumSamplesFromNumTokensConfig(ComponentConfig):
     """Fields of `num_samples_from_num_tokens`."""
 
-    num_tokens: NonNegative
+    num_tokens: Annotated[NonNegative, Field(description="tokens of all samples together")]
     sequence_length: SequenceLength
 
 
@@ -72,7 +73,7 @@ class NumStepsFromNumTokensConfig(ComponentConfig):
 class NumTokensFromNumStepsConfig(ComponentConfig):
     """Fields of `num_tokens_from_num_steps`."""
 
-    num_steps: NonNegative
+    num_steps: Annotated[NonNegative, Field(description="optimizer steps")]
     dp_degree: DpDegree
     local_micro_batch_size: MicroBatchSize
     sequence_length: SequenceLength
@@ -82,7 +83,9 @@ class NumTokensFromNumStepsConfig(ComponentConfig):
 class NumberConversionFromCheckpointPathConfig(ComponentConfig):
     """Fields of all conversions that read a checkpoint's name."""
 
-    checkpoint_path: Annotated[Path, Field(description="only the last component of the path is looked at")]
+    checkpoint_path: Annotated[
+        Path, Field(examples=[_CHECKPOINT], description="only the last component of the path is looked at")
+    ]
 
 
 class NumTokensFromPackedMemMapDatasetContinuousConfig(ComponentConfig):
@@ -116,9 +119,9 @@ class VocabSizeFromPackedDatasetConfig(ComponentConfig):
 class GPT2MFUCalculatorConfig(ComponentConfig):
     """Fields of the MFU calculator `gpt2`: the shape of the model, and where it runs."""
 
-    n_layer: Positive
+    n_layer: Annotated[Positive, Field(examples=[12], description="n_layer of the model")]
     sequence_length: SequenceLength
-    n_embd: Positive
+    n_embd: Annotated[Positive, Field(examples=[768], description="n_embd of the model")]
     world_size: Annotated[Positive, Field(description="number of processes")]
     model_parts: Annotated[
         PydanticPytorchModuleOrListType,
@@ -127,4 +130,4 @@ class GPT2MFUCalculatorConfig(ComponentConfig):
             description="the model as it is trained, wrapped; with pipeline parallelism the list of its parts",
         ),
     ]
-    device_mesh: PydanticDeviceMeshIFType | None = None
+    device_mesh: Annotated[PydanticDeviceMeshIFType | None, Field(description="that of the run")] = None

@@ -7,12 +7,14 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 
+from modalities_pipeline.checkpointing import saving
 from modalities_pipeline.checkpointing.folders import find_latest_checkpoint, is_complete
+from modalities_pipeline.checkpointing.fsdp1_saving import FSDP1CheckpointSaving
 from modalities_pipeline.checkpointing.loading import DCPCheckpointLoading, get_dcp_checkpointed_app_state
 from modalities_pipeline.checkpointing.saving import CheckpointSaving, DCPCheckpointSaving
 from modalities_pipeline.checkpointing.strategies import SaveKMostRecentCheckpointsStrategy
 from modalities_pipeline.distributed.env import DistributedEnv
-from modalities_pipeline.exceptions import CheckpointingError
+from modalities_pipeline.exceptions import CheckpointingError, ConfigError
 
 pytestmark = pytest.mark.usefixtures("process_group")
 
@@ -145,3 +147,13 @@ def test_leftovers_of_a_killed_save_are_removed_by_the_next(save, tmp_path):
     save(2)
     assert not leftover.exists()
     assert other.exists()
+
+
+@pytest.mark.parametrize("execution", [DCPCheckpointSaving, FSDP1CheckpointSaving])
+def test_the_rank_of_another_process_is_refused_when_the_execution_is_built(execution, tmp_path, monkeypatch):
+    """A number that is written out is that of one process, so that two would write, or none."""
+    monkeypatch.setattr(saving.dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(saving.dist, "get_rank", lambda: 1)
+    with pytest.raises(ConfigError, match=r"global_rank is 0 on the process of rank 1.*\$\{cuda_env:RANK\}"):
+        execution(tmp_path, global_rank=0, experiment_id="run")
+    assert execution(tmp_path, global_rank=1, experiment_id="run").checkpoint_path == tmp_path

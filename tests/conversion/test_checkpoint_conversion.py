@@ -152,6 +152,20 @@ def test_a_config_without_a_checkpoint_is_told_how_to_name_one(sections, write_c
         api.convert_pytorch_to_hf_checkpoint(config, tmp_path / "hf", "logits")
 
 
+def test_a_run_whose_checkpoints_are_files_of_fsdp1_is_told_what_config_they_need(write_config, make_model, tmp_path):
+    config = write_config()
+    folder = config.parent / "saved"
+    folder.mkdir()
+    for entity in ("model", "optimizer"):
+        torch.save(make_model().state_dict(), folder / f"{_name(5, f'run-{entity}')}.bin")
+    with pytest.raises(ConfigError, match=r"files of FSDP1.*model/fsdp1_checkpointed whose") as caught:
+        api.convert_pytorch_to_hf_checkpoint(config, tmp_path / "hf", "logits")
+    newest = folder / f"{_name(5, 'run-model')}.bin"
+    assert str(newest) in str(caught.value)
+    named = write_config(checkpointed_model=_checkpointed_model(newest))
+    assert api.convert_pytorch_to_hf_checkpoint(named, tmp_path / "hf", "logits")
+
+
 def test_the_adapter_calls_and_generates_like_the_model(write_config, make_model, tmp_path):
     model = make_model()
     config = write_config(checkpointed_model=_checkpointed_model(_save(model, tmp_path / "checkpoint")))

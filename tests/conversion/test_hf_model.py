@@ -222,6 +222,14 @@ def test_a_config_without_a_model_is_refused(save_run, convert, tmp_path):
         convert()
 
 
+def test_of_a_model_of_hugging_face_it_is_said_how_transformers_saves_it(save_run, convert, tmp_path):
+    save_run()
+    node = {"component_key": "model", "variant_key": "huggingface_pretrained_model", "config": {}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"model_raw": node}))
+    with pytest.raises(ConfigError, match=r"only gpt2 can be converted.*huggingface_model\.save_pretrained"):
+        convert()
+
+
 def test_settings_that_change_bytes_change_the_fingerprint():
     others = [
         identity("sha256:other", {"n_layer": 2}, "sha256:tokenizer", EOD),

@@ -5,11 +5,14 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from wrapping_helpers import compile_eagerly, gradients
 
 from modalities_pipeline.config.factory import ComponentFactory
+from modalities_pipeline.config.interfaces import MODULE
 from modalities_pipeline.config.registry import Registry
+from modalities_pipeline.config.unbuilt import Unbuilt
+from modalities_pipeline.distributed.wrapping_configs import ActivationCheckpointedModelConfig, CompiledModelConfig
 
 TEXT = """
 model:
@@ -74,3 +77,22 @@ def test_the_documented_order_is_built_from_yaml_and_trains_in_bfloat16(
     number = {"full": 4, "selective_layer": 2, "selective_op": 4}[content["checkpointed"]["config"]["ac_variant"][:-25]]
     wrapped = {name.split(".")[2] for name, _ in model.named_parameters() if "_checkpoint_wrapped_module" in name}
     assert len(wrapped) == number
+
+
+def test_what_is_done_already_is_found_before_anything_is_built():
+    gpt2 = Unbuilt("model", "gpt2", MODULE)
+    fields = {"ac_variant": "full_activation_checkpointing", "ac_fun_params": {}}
+
+    def checkpointed(model: Unbuilt, layers_fqn: str) -> Unbuilt:
+        config = ActivationCheckpointedModelConfig(model=model, layers_fqn=layers_fqn, **fields)
+        return Unbuilt("model", "activation_checkpointed", MODULE, config)
+
+    def compiled(model: Unbuilt, name: str) -> Unbuilt:
+        config = CompiledModelConfig(model=model, block_names=[name])
+        return Unbuilt("model", "compiled", MODULE, config)
+
+    compiled(compiled(checkpointed(checkpointed(gpt2, "first"), "second"), "First"), "Second")
+    with pytest.raises(ValidationError, match="the layers first have activation checkpointing already"):
+        checkpointed(checkpointed(gpt2, "first"), "first")
+    with pytest.raises(ValidationError, match="First is compiled already, in model"):
+        compiled(checkpointed(compiled(gpt2, "First"), "first"), "First")

@@ -126,11 +126,11 @@ class StaticCheck:
         unused = [key for key in self._data if key not in self._values and (key,) not in told and key not in FILE_KEYS]
         used_as_alias = keys_of_aliases(unused, self._document)
         for name in unused:
-            if has_components(self._data[name]):
-                self.add((name,), "nothing uses this section")
+            has_parts = has_components(self._data[name])
+            if name not in self._keys_read and name not in used_as_alias:
+                self.add((name,), f"nothing uses this {'section' if has_parts else 'key'}")
+            if has_parts:
                 self.top_level(name)
-            elif name not in self._keys_read and name not in used_as_alias:
-                self.add((name,), "nothing uses this key")
 
     def _unused_keys(self, components_model_type: type[BaseModel]) -> list[str]:
         """Top-level keys that are no fields, that nothing refers to, and that no `${...}` reads."""

@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from modalities_pipeline.config.checking.error_locations import names_of_field
 from modalities_pipeline.config.entity import ComponentEntity
+from modalities_pipeline.config.nodes import is_reference
 from modalities_pipeline.config.pydantic_if_types import PydanticThirdPartyTypeIF
 from modalities_pipeline.config.reference.field_words import (
     KeysOfInterface,
@@ -20,6 +21,14 @@ from modalities_pipeline.config.reference.field_words import (
 )
 
 _SCALARS: dict[Any, Any] = {bool: False, dict: {}, list: []}
+_OF_THE_RUN = {  # fields whose value is the process' own, so that a number in the file would be wrong on others
+    "global_rank": "${cuda_env:RANK}",
+    "local_rank": "${cuda_env:LOCAL_RANK}",
+    "rank": "${cuda_env:RANK}",
+    "num_replicas": "${cuda_env:WORLD_SIZE}",
+    "world_size": "${cuda_env:WORLD_SIZE}",
+    "experiment_id": "${modalities_env:experiment_id}",
+}
 
 
 class _Flow(dict[str, Any]):
@@ -44,14 +53,19 @@ _Dumper.add_representer(
 def example_of(entity: ComponentEntity, config_type: type[BaseModel], keys_of: KeysOfInterface) -> str:
     """The component as YAML under a top-level key; other components are referred to by the key of their kind.
 
-    `Field(examples=[...])` gives a value that fits where no value can be guessed, also for a field that need not be.
+    One of the same kind is referred to as `<kind>_raw`, as a section cannot refer to itself. `Field(examples=[...])`
+    gives a value that fits where no value can be guessed, also for a field that need not be.
     """
     node = {
         "component_key": entity.component_key,
         "variant_key": entity.variant_key,
-        "config": example_config(config_type, keys_of) or _Flow(),
+        "config": example_config(config_type, _keys_of_others(entity.component_key, keys_of)) or _Flow(),
     }
     return yaml.dump({entity.component_key: node}, Dumper=_Dumper, sort_keys=False, width=110)
+
+
+def _keys_of_others(component_key: str, keys_of: KeysOfInterface) -> KeysOfInterface:
+    return lambda interface: [f"{key}_raw" if key == component_key else key for key in keys_of(interface)]
 
 
 def example_config(config_type: type[BaseModel], keys_of: KeysOfInterface) -> dict[str, Any]:
@@ -65,7 +79,8 @@ def example_config(config_type: type[BaseModel], keys_of: KeysOfInterface) -> di
 
 def _example_of_field(name: str, field: FieldInfo, keys_of: KeysOfInterface) -> Any:
     if field.examples:
-        return field.examples[0]
+        example = field.examples[0]
+        return _Flow(example) if is_reference(example) else example
     return _value(name, field.annotation, field.metadata, keys_of)
 
 
@@ -82,6 +97,8 @@ def _value(name: str, annotation: Any, metadata: Any, keys_of: KeysOfInterface) 
         return _value(name, get_args(annotation)[0], (), keys_of)
     if isinstance(annotation, type) and get_origin(annotation) is None and issubclass(annotation, BaseModel):
         return example_config(annotation, keys_of)
+    if annotation in (str, int) and name in _OF_THE_RUN:
+        return _OF_THE_RUN[name]
     if annotation is str:
         return f"<{name}>"
     if annotation is Path:
@@ -113,7 +130,7 @@ def _collection(name: str, annotation: Any, keys_of: KeysOfInterface) -> Any:
     if origin is Literal:
         return arguments[0]
     if origin is dict:
-        return {f"<{name}>": _value(name, arguments[1], (), keys_of)}
+        return {name.removesuffix("s"): _value(name, arguments[1], (), keys_of)}
     if origin is tuple and Ellipsis not in arguments:
         return [_value(name, argument, (), keys_of) for argument in arguments]
     if arguments:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from modalities_pipeline.config.checking.suggestions import suggestion
+from modalities_pipeline.config.model_parts import models_inside
 from modalities_pipeline.config.origins import KeyPath
 from modalities_pipeline.config.schemas.findings import Finding
 from modalities_pipeline.config.schemas.sections import Sections, base_model_of, look, number, path_of, text
@@ -27,10 +28,19 @@ _CLASSES = {  # model -> classes of the modules that it may have inside
         *("Conv2d", *_TORCH_CLASSES),
     ),
 }
+_LAYERS = {  # model -> name of a list of layers -> their class
+    "gpt2": {"transformer.h": "GPT2Block"},
+    "coca": {
+        "vision_encoder.blocks": "VisionTransformerBlock",
+        "text_decoder.transformer.h": "TransformerBlock",
+        "multimodal_decoder.transformer.h": "TransformerBlock",
+    },
+}
+_WITHOUT_GROUPS = "huggingface_pretrained_model"
 _SHARDED = ("fsdp1_wrapped", "fsdp2_wrapped")
 _NOT_SHARDED = (
     *("model_initialized", "activation_checkpointed", "compiled", "debugging_enriched"),
-    *("fsdp1_checkpointed", "checkpointed", *_CLASSES),
+    *(_WITHOUT_GROUPS, *_CLASSES),
 )
 
 
@@ -42,8 +52,9 @@ def check_architecture(sections: Sections) -> Iterator[Finding]:
     optimizer = sections.get("optimizer") or look(sections.get("app_state"), "optimizer")
     yield from _check_groups(optimizer, sections)
     yield from _check_sharding(look(optimizer, "wrapped_model"), sections)
-    for component in _wrappers(look(optimizer, "wrapped_model")):
+    for component in models_inside(look(optimizer, "wrapped_model")):
         yield from _check_block_names(component, sections)
+        yield from _check_layers(component, sections)
     base = base_model_of(sections)
     if text(base, "attention_implementation") == "dao_flash" and importlib.util.find_spec("flash_attn") is None:
         message = (
@@ -58,6 +69,10 @@ def _check_groups(optimizer: Any, sections: Sections) -> Iterator[Finding]:
     if not isinstance(names, list) or model is None:
         return
     key_path = path_of(optimizer, sections, ("app_state", "config", "optimizer"), "weight_decay_groups_excluded")
+    if model == _WITHOUT_GROUPS:
+        if names:
+            yield Finding(key_path, f"{model} has no groups of parameters; set it to []")
+        return
     yield from _unknown(names, _GROUPS, key_path, f"{model} has no group of parameters")
     weight_decay = look(optimizer, "weight_decay")
     if isinstance(weight_decay, int | float) and weight_decay > 0 and set(names) >= set(_GROUPS):
@@ -67,8 +82,7 @@ def _check_groups(optimizer: Any, sections: Sections) -> Iterator[Finding]:
 
 def _check_sharding(model: Any, sections: Sections) -> Iterator[Finding]:
     num_ranks = number(sections, "settings", "step_profile", "dp_degree")
-    kinds = [component.variant_key for component in _wrappers(model)]
-    if num_ranks is None or num_ranks == 1 or _name_of(model) is None or not set(kinds) <= set(_NOT_SHARDED):
+    if num_ranks is None or num_ranks == 1 or _name_of(model) is None or not all(map(_is_whole, models_inside(model))):
         return
     message = (
         f"{num_ranks} ranks see different samples, but each would train a model of its own, for gradients are not "
@@ -77,11 +91,34 @@ def _check_sharding(model: Any, sections: Sections) -> Iterator[Finding]:
     yield Finding(path_of(model, sections, ("app_state",)), message)
 
 
+def _is_whole(component: Unbuilt) -> bool:
+    """Whether a model is known not to be sharded by this component; checkpoint_loading/fsdp1 shards what it loads."""
+    if component.variant_key == "fsdp1_checkpointed":
+        return getattr(look(component, "checkpoint_loading"), "variant_key", None) == "torch"
+    return component.variant_key in _NOT_SHARDED
+
+
 def _check_block_names(component: Unbuilt, sections: Sections) -> Iterator[Finding]:
     names, model = look(component, "block_names"), _name_of(component)
-    if component.variant_key in _SHARDED and isinstance(names, list) and model is not None:
+    if component.variant_key in _SHARDED and isinstance(names, list) and model in _CLASSES:
         key_path = path_of(component, sections, ("app_state",), "block_names")
         yield from _unknown(names, _CLASSES[model], key_path, f"{model} has no class of a module")
+
+
+def _check_layers(component: Unbuilt, sections: Sections) -> Iterator[Finding]:
+    """Activation checkpointing takes a list of layers, none of which is compiled already."""
+    layers_fqn, model = text(component, "layers_fqn"), _name_of(component)
+    if component.variant_key != "activation_checkpointed" or layers_fqn is None or model not in _LAYERS:
+        return
+    layers = _LAYERS[model]
+    if layers_fqn not in layers:
+        key_path = path_of(component, sections, ("app_state",), "layers_fqn")
+        yield Finding(key_path, f"{model} has no layers '{layers_fqn}'; it has {', '.join(layers)}")
+        return
+    compiled = [inner for inner in models_inside(component) if inner.variant_key == "compiled"]
+    if any(layers[layers_fqn] in (look(inner, "block_names") or ()) for inner in compiled):
+        message = "its layers are compiled already; apply activation_checkpointed first, then compiled"
+        yield Finding(path_of(component, sections, ("app_state",), "model"), message)
 
 
 def _unknown(names: list[Any], known: tuple[str, ...], key_path: KeyPath, message: str) -> Iterator[Finding]:
@@ -90,16 +127,8 @@ def _unknown(names: list[Any], known: tuple[str, ...], key_path: KeyPath, messag
             yield Finding((*key_path, index), f"{message} '{name}'{suggestion(str(name), known)}")
 
 
-def _wrappers(model: Any) -> Iterator[Unbuilt]:
-    """The model and all models inside it, from outside in."""
-    while isinstance(model, Unbuilt):
-        yield model
-        model = look(model, "model")
-        model = model[0] if isinstance(model, list) and len(model) == 1 else model
-
-
 def _name_of(model: Any) -> str | None:
-    """The variant of the model without its wrappers, None if it is not one whose inside is known here."""
-    models = list(_wrappers(model))
-    is_known = bool(models) and models[-1].component_key == "model" and models[-1].variant_key in _CLASSES
-    return models[-1].variant_key if is_known else None
+    """The variant of the model without its wrappers, None if nothing is known of it here."""
+    models = list(models_inside(model))
+    is_known = bool(models) and models[-1].component_key == "model"
+    return models[-1].variant_key if is_known and models[-1].variant_key in (*_CLASSES, _WITHOUT_GROUPS) else None

@@ -8,6 +8,7 @@ from modalities_pipeline.config.schemas.data_checks import check_data
 from modalities_pipeline.config.schemas.findings import Finding
 from modalities_pipeline.config.schemas.model_checks import check_model
 from modalities_pipeline.config.schemas.sections import Sections, look, lr_scheduler_of, number, path_of
+from modalities_pipeline.config.schemas.warm_start_checks import check_warm_start
 from modalities_pipeline.config.unbuilt import Unbuilt
 from modalities_pipeline.distributed.configs import static_parallel_degree
 
@@ -30,12 +31,14 @@ def check_training(sections: Sections) -> Iterator[Finding]:
     yield from _check_progress(settings)
     yield from _check_tokens_per_step(settings)
     yield from _check_last_step(settings)
+    yield from _check_world_size(settings, sections)
     yield from _check_data_parallel_degree(settings, sections)
     yield from _check_lr_scheduler(settings, sections)
     yield from _check_model_parts(sections)
     yield from check_data(sections)
     yield from check_model(sections)
     yield from check_architecture(sections)
+    yield from check_warm_start(sections)
 
 
 def _check_progress(settings: Any) -> Iterator[Finding]:
@@ -101,6 +104,18 @@ def _check_last_step(settings: Any) -> Iterator[Finding]:
         if num_steps is not None and interval is not None and not is_enforced and num_steps % interval != 0:
             message = f"the last step ({num_steps}) will not be {what}: it is no multiple of {interval}"
             yield Finding(("settings", "intervals", name), message, is_note=True)
+
+
+def _check_world_size(settings: Any, sections: Sections) -> Iterator[Finding]:
+    """A mesh of another number of processes cannot be made of those that there are."""
+    mesh = sections.get("device_mesh")
+    given, world_size = number(mesh, "world_size"), number(settings, "cuda_env", "world_size")
+    if given is not None and world_size is not None and given != world_size:
+        message = (
+            f"is {given}, but there are {world_size} processes; write ${{cuda_env:WORLD_SIZE}} (`--world_size` sets "
+            "the number of processes that a config is checked for)"
+        )
+        yield Finding(path_of(mesh, sections, ("device_mesh", "config"), "world_size"), message)
 
 
 def _check_data_parallel_degree(settings: Any, sections: Sections) -> Iterator[Finding]:

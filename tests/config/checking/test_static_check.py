@@ -189,6 +189,15 @@ def test_what_nothing_uses_is_noted_with_its_faults(check):
     ]
 
 
+def test_a_section_of_which_values_are_taken_is_used(check):
+    """As `sharded_model` in `config: ${sharded_model.config}`; what is wrong with it is told all the same."""
+    text = "settings: {name: '${source.config.size}'}\nfirst: 1\n" + f"source: {THING.replace('1', '0')}\n"
+    result = check(text)
+    result.check_unused()
+    notes = [without_path(fault) for fault in result.faults if fault.is_note]
+    assert notes == ["3:61: source.config.size: has to be greater than 0 (given: 0)"]
+
+
 def test_positions_are_no_must():
     check = StaticCheck({"first": 1}, registry(), None)
     check.check_model(Model)

@@ -81,6 +81,64 @@ def test_a_model_of_which_every_rank_would_train_a_copy_is_a_fault():
         assert [finding.key_path for finding in findings] == [("model", "config")] * num_faults
 
 
+@pytest.mark.parametrize(("loading", "num_faults"), [("fsdp1", 0), ("torch", 1)])
+def test_a_model_that_is_loaded_by_fsdp1_is_sharded_by_it(loading, num_faults):
+    """A warm start from files of FSDP1 runs on several ranks."""
+    model = component(
+        "model",
+        "fsdp1_checkpointed",
+        model=component("model", "gpt2"),
+        checkpoint_loading=component("checkpoint_loading", loading),
+    )
+    optimizer = component("optimizer", "adam_w", wrapped_model=model)
+    settings = SimpleNamespace(step_profile=SimpleNamespace(dp_degree=2))
+    findings = list(check_architecture({"settings": settings, "model": model, "optimizer": optimizer}))
+    assert len(findings) == num_faults
+
+
+def test_a_model_of_hugging_face_has_no_groups():
+    [(key, (message, is_note))] = found(groups=("layernorm",), variant="huggingface_pretrained_model").items()
+    assert key == "optimizer.config.weight_decay_groups_excluded"
+    assert message == "huggingface_pretrained_model has no groups of parameters; set it to []"
+    assert not is_note
+    assert found(variant="huggingface_pretrained_model", weight_decay=0.1) == {}
+
+
+def test_a_model_of_hugging_face_has_to_be_sharded_like_others():
+    model = component("model", "huggingface_pretrained_model")
+    optimizer = component("optimizer", "adam_w", wrapped_model=model)
+    settings = SimpleNamespace(step_profile=SimpleNamespace(dp_degree=2))
+    (finding,) = check_architecture({"settings": settings, "model": model, "optimizer": optimizer})
+    assert "wrap the model with fsdp2_wrapped" in finding.message
+
+
+def _checkpointed(inner: Unbuilt, layers_fqn: str) -> dict[str, str]:
+    model = component("model", "activation_checkpointed", model=inner, layers_fqn=layers_fqn)
+    optimizer = component("optimizer", "adam_w", wrapped_model=model)
+    findings = check_architecture({"model": model, "optimizer": optimizer})
+    return {".".join(map(str, finding.key_path)): finding.message for finding in findings}
+
+
+def test_layers_that_a_model_lacks_are_a_fault():
+    gpt2, coca = component("model", "gpt2"), component("model", "coca")
+    assert _checkpointed(gpt2, "transformer.h") == {}
+    assert _checkpointed(coca, "multimodal_decoder.transformer.h") == {}
+    message = "gpt2 has no layers 'transformer.layers'; it has transformer.h"
+    assert _checkpointed(gpt2, "transformer.layers") == {"model.config.layers_fqn": message}
+    assert list(_checkpointed(coca, "transformer.h")) == ["model.config.layers_fqn"]
+    assert _checkpointed(component("model", "mine"), "anything") == {}
+
+
+def test_activation_checkpointing_around_layers_that_are_compiled_is_a_fault():
+    gpt2 = component("model", "gpt2")
+    compiled = component("model", "compiled", model=gpt2, block_names=["GPT2Block"])
+    assert _checkpointed(compiled, "transformer.h") == {
+        "model.config.model": "its layers are compiled already; apply activation_checkpointed first, then compiled"
+    }
+    parts_only = component("model", "compiled", model=gpt2, block_names=["TransformerMLP"])
+    assert _checkpointed(parts_only, "transformer.h") == {}
+
+
 def test_nothing_is_said_of_other_models():
     assert found(groups=("mine",), block_names=("Mine",), variant="my_model") == {}
 
@@ -108,3 +166,9 @@ def test_every_class_and_group_of_coca_is_known():
 def _assert_known(model: Any, name: str) -> None:
     assert {type(module).__name__ for module in model.modules()} <= set(architecture_checks._CLASSES[name])
     assert set(model.weight_decay_groups) == set(architecture_checks._GROUPS)
+    for layers_fqn, class_name in architecture_checks._LAYERS[name].items():
+        assert {type(layer).__name__ for layer in _layers(model.get_submodule(layers_fqn))} == {class_name}
+
+
+def _layers(holder: Any) -> list[Any]:
+    return list(holder.values() if hasattr(holder, "values") else holder)

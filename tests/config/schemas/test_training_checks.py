@@ -1,5 +1,7 @@
 """What has to hold between the sections of a training config is checked, and everything is found together."""
 
+from typing import Any
+
 from training_check_helpers import Sized, changed, component, findings, loader
 
 
@@ -109,3 +111,14 @@ def test_everything_is_found_together(settings):
         "app_state.config.lr_scheduler",
         "eval_dataloaders.0.config.batch_sampler",
     }
+
+
+def test_a_mesh_of_another_number_of_processes_is_a_fault(settings):
+    def mesh(world_size: int) -> Any:
+        return component(world_size=world_size)
+
+    assert findings(settings, device_mesh=mesh(2)) == {}
+    [(key, (message, is_note))] = findings(settings, device_mesh=mesh(1)).items()
+    assert key == "device_mesh.config.world_size"
+    assert message.startswith("is 1, but there are 2 processes; write ${cuda_env:WORLD_SIZE}")
+    assert not is_note
