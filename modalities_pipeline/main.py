@@ -26,6 +26,7 @@ from modalities_pipeline.config.schemas.training_checks import check_training
 from modalities_pipeline.config.yaml_files.resolved_file import to_plain
 from modalities_pipeline.dataloading.token_ids import refuse_unknown_token_ids
 from modalities_pipeline.distributed.env import get_rank, get_world_size
+from modalities_pipeline.distributed.random_numbers import seed_random_numbers
 from modalities_pipeline.distributed.shared_errors import errors_raised_once
 from modalities_pipeline.experiment_folder import ExperimentFolder
 from modalities_pipeline.gym import gym_of
@@ -178,6 +179,7 @@ class Main:
         progress_publisher: MessagePublisher[ProgressUpdate],
     ) -> None:
         settings, broker = components.settings, results_publisher.message_broker
+        seed_random_numbers(settings.seed, settings.training_progress.num_seen_steps, components.device_mesh)
         parts = components.app_state.model_parts
         num_parameters = get_total_number_of_trainable_parameters(parts, components.device_mesh)
         broker.distribute_config(to_plain(self._config.resolved), MessageTypes.EVALUATION_RESULT)

@@ -102,6 +102,11 @@ def find_fsdp1_checkpoints(checkpoint_path: Path, experiment_id: str) -> list[Tr
     return sorted(found, key=lambda progress: progress.num_seen_steps_total)
 
 
+def has_fsdp1_files(checkpoint_path: Path) -> bool:
+    """Whether FSDP1 saved a model in a folder, of whatever experiment."""
+    return any(checkpoint_path.glob(f"eid_*-model-seen_steps_*{_FILE_SUFFIX}"))
+
+
 def remove_fsdp1_checkpoint(checkpoint_path: Path, experiment_id: str, training_progress: TrainingProgress) -> None:
     """Delete both files of a checkpoint, that of the model first; a failure is only logged."""
     try:

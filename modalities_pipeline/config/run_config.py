@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from modalities_pipeline.checkpointing.folders import find_latest_checkpoint
+from modalities_pipeline.checkpointing.folders import find_latest_checkpoint, has_fsdp1_files
 from modalities_pipeline.checkpointing.resume import checkpoint_path_of, overrides_to_resume
 from modalities_pipeline.config.checking.faults import Fault, fault_at
 from modalities_pipeline.config.origins import ConfigDocument, Origin
@@ -15,6 +15,7 @@ from modalities_pipeline.config.schemas.findings import Finding
 from modalities_pipeline.config.schemas.kinds import kind_of
 from modalities_pipeline.config.schemas.preparation import prepare
 from modalities_pipeline.config.yaml_files.self_contained import self_contained_data
+from modalities_pipeline.exceptions import ConfigError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,10 +75,16 @@ def resume_run_config(config: RunConfig, overrides: Sequence[Override], context:
         context: of the run.
 
     Raises:
-        ConfigError: the config does not say where its checkpoints are.
+        ConfigError: the config does not say where its checkpoints are, or they are those of FSDP1.
     """
-    checkpoint = find_latest_checkpoint(checkpoint_path_of(config.resolved.data))
+    checkpoint_path = checkpoint_path_of(config.resolved.data)
+    checkpoint = find_latest_checkpoint(checkpoint_path)
     if checkpoint is None:
+        if has_fsdp1_files(checkpoint_path):
+            raise ConfigError(
+                f"--resume: {checkpoint_path} has checkpoints of FSDP1, which are files that the config has to name. "
+                "Go on with `warmstart`, and model/fsdp1_checkpointed and optimizer/fsdp1_checkpointed in the config."
+            )
         return config
     origin = Origin("--resume")
     # the app state may have been made of parts that an old config has instead

@@ -1,12 +1,13 @@
 """Configs of the components of this folder. Imports no torch."""
 
+import itertools
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from modalities_pipeline.config.component import ComponentConfig
+from modalities_pipeline.config.component import ComponentConfig, raise_at_keys
 from modalities_pipeline.config.named_enums import ByName
 from modalities_pipeline.config.pydantic_if_types import (
     PydanticDatasetBatchGeneratorIFType,
@@ -15,6 +16,7 @@ from modalities_pipeline.config.pydantic_if_types import (
     PydanticPytorchModuleType,
     PydanticSteppableProfilerIFType,
 )
+from modalities_pipeline.config.unbuilt import Unbuilt
 
 _NumSteps = Annotated[int, Field(ge=0)]
 
@@ -82,6 +84,24 @@ class SteppableCombinedProfilerConfig(ComponentConfig):
     """Fields of `steppable_profiler/combined`."""
 
     profilers: Annotated[list[PydanticSteppableProfilerIFType], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check_schedules(self) -> Self:
+        """Two profiles of torch at once end the process."""
+        configs = [profiler.config for profiler in self.profilers if isinstance(profiler, Unbuilt)]
+        windows = sorted(
+            (config.num_wait_steps, config.num_wait_steps + config.num_warmup_steps + config.num_active_steps)
+            for config in configs
+            if isinstance(config, SteppableKernelProfilerConfig)
+        )
+        for (_, end), (start, _) in itertools.pairwise(windows):
+            if start < end:
+                message = (
+                    f"two kernel_tracing record at once (one until step {end}, one from step {start + 1}), but torch "
+                    "can make one profile at a time; make num_wait_steps larger"
+                )
+                raise_at_keys(self, [("profilers", message)])
+        return self
 
 
 class SteppableNoProfilerConfig(ComponentConfig):

@@ -85,7 +85,11 @@ class SteppableKernelProfiler(ScheduledProfiler):
 
     def _export(self, recorded: profile) -> None:
         self._write(f"profiler_trace_{self._name_suffix}.json", lambda path: recorded.export_chrome_trace(str(path)))
-        table = recorded.key_averages().table(sort_by=self._sort_by, row_limit=_NUM_SUMMARY_ROWS)
+        try:
+            table = recorded.key_averages().table(sort_by=self._sort_by, row_limit=_NUM_SUMMARY_ROWS)
+        except UnicodeDecodeError as error:  # torch cuts the names of places in the source, also within a character
+            logger.warning("There is no summary of the profile, only the trace: %s.", error)
+            return
         self._write(f"profiler_summary_{self._name_suffix}.txt", lambda path: path.write_text(table, encoding="utf-8"))
 
 

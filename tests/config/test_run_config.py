@@ -7,6 +7,7 @@ import pytest
 from modalities_pipeline.config.overlays import Override, load_config
 from modalities_pipeline.config.resolution import ResolverContext
 from modalities_pipeline.config.run_config import in_our_order, resolve_run_config, resume_run_config
+from modalities_pipeline.exceptions import ConfigError
 
 CONTEXT = ResolverContext(experiment_id="e")
 CHECKPOINT = "eid_e-seen_steps_2-seen_tokens_32-target_steps_4-target_tokens_64"
@@ -64,6 +65,15 @@ def test_a_sweep_is_not_run_before_its_lists_are_combined(config):
 def test_without_a_checkpoint_a_run_begins_at_the_start(config):
     run = resolve_run_config(load_config(config), CONTEXT)
     assert resume_run_config(run, (), CONTEXT) is run
+
+
+def test_files_of_fsdp1_are_not_taken_for_no_checkpoint(config, tmp_path):
+    """The run would begin anew, and replace what lies there."""
+    run = resolve_run_config(load_config(config), CONTEXT)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / f"{CHECKPOINT.replace('-seen_steps', '-model-seen_steps', 1)}.bin").touch()
+    with pytest.raises(ConfigError, match=r"checkpoints of FSDP1.* Go on with `warmstart`"):
+        resume_run_config(run, (), CONTEXT)
 
 
 def test_a_run_goes_on_from_its_newest_checkpoint_with_its_overrides(config, tmp_path, monkeypatch):

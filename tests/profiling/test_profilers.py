@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
+from modalities_pipeline.config.interfaces import STEPPABLE_PROFILER
+from modalities_pipeline.config.unbuilt import Unbuilt
 from modalities_pipeline.exceptions import ConfigError
+from modalities_pipeline.profiling.configs import SteppableCombinedProfilerConfig, SteppableKernelProfilerConfig
 from modalities_pipeline.profiling.kernel_tracing import SteppableKernelProfiler
 from modalities_pipeline.profiling.memory_tracing import SteppableMemoryProfiler
 from modalities_pipeline.profiling.profilers import (
@@ -177,6 +181,43 @@ def test_combined_profilers_are_entered_stepped_and_left_together(caplog):
     assert not caplog.text
     _run(combined, 1)
     assert log == ["enter a", "enter b", "step a", "step b", "exit b", "exit a"]
+
+
+def test_profiles_that_would_be_recorded_at_once_are_refused():
+    """torch makes one at a time; a second one ended the process with SIGSEGV."""
+
+    def config(num_wait_steps: int) -> SteppableCombinedProfilerConfig:
+        flags = ("profile_memory", "record_shapes", "with_flops", "with_stack", "with_modules")
+        kernels = [
+            SteppableKernelProfilerConfig(
+                **dict.fromkeys(flags, False),
+                num_wait_steps=wait,
+                num_warmup_steps=1,
+                num_active_steps=2,
+                profiler_activities=["CPU"],
+                output_folder_path=Path("profile"),
+            )
+            for wait in (0, num_wait_steps)
+        ]
+        row = "steppable_profiler", "kernel_tracing", STEPPABLE_PROFILER
+        return SteppableCombinedProfilerConfig(profilers=[Unbuilt(*row, kernel) for kernel in kernels])
+
+    assert len(config(3).profilers) == 2
+    with pytest.raises(ValidationError, match="one until step 3, one from step 3"):
+        config(2)
+
+
+def test_a_summary_that_torch_cannot_make_ends_nothing(kernel_profiler, tmp_path, monkeypatch, caplog):
+    """With `with_stack` on a CPU, torch's summary fails at a character that it cut in two."""
+
+    def fail(self: Any) -> None:
+        raise UnicodeDecodeError("utf-8", b"a", 0, 1, "unexpected end of data")
+
+    monkeypatch.setattr(torch.profiler.profile, "key_averages", fail)
+    _run(kernel_profiler(), 4)
+    assert (tmp_path / "profile" / TRACE).exists()
+    assert not (tmp_path / "profile" / SUMMARY).exists()
+    assert "There is no summary of the profile, only the trace" in caplog.text
 
 
 def test_combined_profilers_are_used_within_one_context_only():

@@ -137,4 +137,5 @@ class TrainingSettings(Settings):
     training_target: TrainingTarget
     training_progress: TrainingProgressSettings = TrainingProgressSettings(**DEFAULT_TRAINING_PROGRESS)
     warmstart_checkpoint_paths: WarmstartCheckpointPaths | None = None
+    seed: NonNegative = 0
     debugging: PydanticDebuggingType | None = None

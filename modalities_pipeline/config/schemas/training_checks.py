@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from modalities_pipeline.config.model_parts import models_inside
 from modalities_pipeline.config.schemas.architecture_checks import check_architecture
 from modalities_pipeline.config.schemas.data_checks import check_data
 from modalities_pipeline.config.schemas.findings import Finding
@@ -148,6 +149,22 @@ def _check_model_parts(sections: Sections) -> Iterator[Finding]:
     model = look(app_state, "model") if isinstance(app_state, Unbuilt) else look(app_state, "model_parts")
     if isinstance(model, list) and len(model) > 1:
         yield Finding(("app_state",), f"the model consists of {len(model)} parts, but {refused}; give it one model")
+    elif sections.get("scheduled_pipeline") is None:
+        yield from _check_mesh(sections, model, refused)
+
+
+def _check_mesh(sections: Sections, model: Any, refused: str) -> Iterator[Finding]:
+    """Dimensions of the mesh along which the model is not split: ranks would do the same work."""
+    for name, field in (("pp", "pipeline_parallel_degree"), ("tp", "tensor_parallel_degree")):
+        degree = static_parallel_degree(sections.get("device_mesh"), [name])
+        at_degree = ("device_mesh", "config", field)
+        if degree is None or degree == 1:
+            continue
+        if name == "pp":
+            yield Finding(at_degree, f"is {degree}, but {refused}; leave it out")
+        elif (kinds := [part.variant_key for part in models_inside(model)]) and "gpt2_tp" not in kinds:
+            message = f"is {degree}, but no model/gpt2_tp splits the model: {degree} ranks each do the same work"
+            yield Finding(at_degree, message, is_note=True)
 
 
 def _check_lr_scheduler(settings: Any, sections: Sections) -> Iterator[Finding]:

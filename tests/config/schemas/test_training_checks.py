@@ -4,6 +4,9 @@ from typing import Any
 
 from training_check_helpers import Sized, changed, component, findings, loader
 
+from modalities_pipeline.config.unbuilt import Unbuilt
+from modalities_pipeline.distributed.configs import DeviceMeshConfig
+
 
 def test_a_warm_up_longer_than_the_training_is_a_fault_where_the_scheduler_stands(settings):
     """B078"""
@@ -122,3 +125,21 @@ def test_a_mesh_of_another_number_of_processes_is_a_fault(settings):
     assert key == "device_mesh.config.world_size"
     assert message.startswith("is 1, but there are 2 processes; write ${cuda_env:WORLD_SIZE}")
     assert not is_note
+
+
+def test_a_mesh_along_which_the_model_is_not_split_is_told(settings):
+    """W18: with a dimension pp the gradients of ranks that do the same work were added up in their norm."""
+    mesh = {"world_size": 4, "data_parallel_shard_degree": 1}
+    found = {}
+    for name in ("pipeline", "tensor"):
+        config = DeviceMeshConfig(**mesh, **{f"{name}_parallel_degree": 4})
+        device_mesh = Unbuilt("device_mesh", "default", None, config)
+        found[name] = findings(settings, device_mesh=device_mesh, app_state=component(model=component("gpt2")))
+    message, is_note = found["pipeline"]["device_mesh.config.pipeline_parallel_degree"]
+    assert "not supported in this version" in message
+    assert not is_note
+    message, is_note = found["tensor"]["device_mesh.config.tensor_parallel_degree"]
+    assert "no model/gpt2_tp splits the model" in message
+    assert is_note
+    split = component(model=component("fsdp2_wrapped", model=component("gpt2_tp", model=component("gpt2"))))
+    assert not any("tensor" in key for key in findings(settings, device_mesh=device_mesh, app_state=split))
