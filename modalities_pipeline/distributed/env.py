@@ -3,6 +3,7 @@
 import importlib
 import logging
 import os
+import time
 from datetime import timedelta
 from types import TracebackType
 
@@ -45,6 +46,7 @@ def current_device() -> torch.device:
 # Their functions have the group that exists when they are imported as a default. Imported later, they would keep ours
 # and its threads alive until Python ends, and a thread that then still lets go of a tensor aborts the process.
 _MODULES_THAT_KEEP_A_GROUP = ("torch.distributed.nn", "torch.distributed.fsdp", "torch.distributed.optim")
+_GRACE_IN_S = {True: 0.25, False: 0.01}  # for that letting go, which takes no time once a thread gets its turn
 
 
 class DistributedEnv:
@@ -88,6 +90,8 @@ class DistributedEnv:
         # After an error the other ranks may hang in a collective; tearing the group down could then wait for them.
         if error is None or self.world_size == 1 or is_raised_on_all_ranks(error):
             dist.destroy_process_group()
+        # Meshes keep groups of their own alive, whose threads may still have to let go of the last tensors.
+        time.sleep(_GRACE_IN_S[self.world_size > 1])
 
 
 def _ranks() -> tuple[int, int, int]:

@@ -55,11 +55,11 @@ def test_workers_share_the_cpus(tmp_path: Path) -> None:
 
 def test_the_first_failure_is_raised_as_it_was_and_ends_the_others(tmp_path: Path) -> None:
     builds = [functools.partial(wait_long, tmp_path / "waiting"), functools.partial(fail, "a.jsonl, line 3: no")]
-    started = time.monotonic()
+    started, others = time.monotonic(), set(multiprocessing.active_children())
     with pytest.raises(DatasetFormatError, match=r"^a\.jsonl, line 3: no$"):
         list(run_in_processes(builds, 2))
     assert time.monotonic() - started < 60
-    assert not multiprocessing.active_children()
+    assert set(multiprocessing.active_children()) <= others
 
 
 def test_a_worker_that_dies_is_an_error_and_no_hang() -> None:
