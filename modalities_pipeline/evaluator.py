@@ -12,7 +12,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from modalities_pipeline.batch import DatasetBatch, EvaluationResultBatch, ResultItem
 from modalities_pipeline.dataloading.dataloader import LLMDataLoader
 from modalities_pipeline.distributed.env import get_world_size
-from modalities_pipeline.distributed.mesh import ParallelismDegrees, get_parallel_degree
+from modalities_pipeline.distributed.mesh import get_data_parallel_degree
 from modalities_pipeline.exceptions import TrainingError
 from modalities_pipeline.loss_functions import Loss
 from modalities_pipeline.models.model import model_predict_batch
@@ -127,10 +127,3 @@ def only_model_part(model_parts: list[nn.Module], scheduled_pipeline: Any = None
             "app_state one model."
         )
     return model_parts[0]
-
-
-def get_data_parallel_degree(device_mesh: DeviceMesh | None) -> int:
-    """Number of ranks that see different samples: those of the mesh's data parallel dimensions; all without a mesh."""
-    if device_mesh is None:
-        return get_world_size()
-    return get_parallel_degree(device_mesh, [ParallelismDegrees.DP_REPLICATE, ParallelismDegrees.DP_SHARD])

@@ -18,7 +18,8 @@ from modalities_pipeline.distributed.gradients import (
     scale_gradients_,
     set_gradient_synchronisation,
 )
-from modalities_pipeline.evaluator import get_data_parallel_degree, only_model_part
+from modalities_pipeline.distributed.mesh import get_data_parallel_degree
+from modalities_pipeline.evaluator import only_model_part
 from modalities_pipeline.exceptions import TrainingError
 from modalities_pipeline.loss_functions import Loss
 from modalities_pipeline.models.model import model_predict_batch

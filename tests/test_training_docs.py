@@ -2,11 +2,10 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from whole_runs import train
 
 from modalities_pipeline.config.check import check_config
 from modalities_pipeline.config.overlays import parse_override
@@ -55,11 +54,10 @@ def _number_of(part: str) -> int:
 def _losses(config: str, num_processes: int, num_ranks: int) -> list[float]:
     """Of each step; `num_ranks` see different samples."""
     options = [word for setting in _settings(num_ranks) for word in ("--set", setting)]
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_processes}"]
-    word = ["-m", "modalities_pipeline", "run", "--config_file_path", config, "--experiment_id", Path(config).stem]
-    result = subprocess.run([sys.executable, *launcher, *word, *options], capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout + result.stderr
-    results = read_results(Path("experiments") / Path(config).stem / "metrics.jsonl")
+    root = Path("experiments") / Path(config).stem
+    completed = train(Path(config), root, num_processes, *options)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    results = read_results(root / "x" / "metrics.jsonl")
     return [line["losses"]["train loss avg"] for line in results if line["dataloader_tag"] == "train"]
 
 
@@ -79,5 +77,5 @@ def test_less_memory_and_tensor_parallelism_and_insight_leave_the_losses_as_they
     for part, num_ranks in (("fused_loss", 2), ("gpt2_tp", 1), ("nan_hook", 2)):
         losses = _losses(f"{_number_of(part)}.yaml", 2, num_ranks)
         assert losses == pytest.approx(expected, abs=2e-6), part
-    assert list(Path("experiments/profile").glob("profiler_trace_*.json"))
-    assert list(Path("experiments/wandb").glob("offline-run-*"))
+    assert list(Path("experiments").glob("*/profile/profiler_trace_*.json"))
+    assert list(Path("experiments").glob("*/wandb/offline-run-*"))

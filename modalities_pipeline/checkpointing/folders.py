@@ -4,7 +4,7 @@ import contextlib
 import glob
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from modalities_pipeline.exceptions import CheckpointingError
@@ -91,7 +91,7 @@ def fsdp1_file_paths(
 def find_fsdp1_checkpoints(checkpoint_path: Path, experiment_id: str) -> list[TrainingProgress]:
     """States of an experiment of which both files are there, those with fewest steps first."""
     found = []
-    for path in checkpoint_path.glob(f"eid_{glob.escape(experiment_id)}-model-seen_steps_*{_FILE_SUFFIX}"):
+    for path in _fsdp1_model_files(checkpoint_path, glob.escape(experiment_id)):
         parsed = parse_checkpoint_name(path.with_name(path.name.removesuffix(_FILE_SUFFIX)))
         if parsed is None:
             continue
@@ -104,7 +104,11 @@ def find_fsdp1_checkpoints(checkpoint_path: Path, experiment_id: str) -> list[Tr
 
 def has_fsdp1_files(checkpoint_path: Path) -> bool:
     """Whether FSDP1 saved a model in a folder, of whatever experiment."""
-    return any(checkpoint_path.glob(f"eid_*-model-seen_steps_*{_FILE_SUFFIX}"))
+    return any(_fsdp1_model_files(checkpoint_path, "*"))
+
+
+def _fsdp1_model_files(checkpoint_path: Path, experiment_id_pattern: str) -> Iterator[Path]:
+    return checkpoint_path.glob(f"eid_{experiment_id_pattern}-model-seen_steps_*{_FILE_SUFFIX}")
 
 
 def remove_fsdp1_checkpoint(checkpoint_path: Path, experiment_id: str, training_progress: TrainingProgress) -> None:

@@ -1,16 +1,14 @@
 """Loading distributed checkpoints (DCP) into an app state, whatever the number of ranks that saved them."""
 
-import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from modalities_pipeline.checkpointing.app_state import AppState
+from modalities_pipeline.checkpointing.dcp_folders import read_distributed_
 from modalities_pipeline.checkpointing.folders import require_complete
 from modalities_pipeline.exceptions import CheckpointingError
 
@@ -48,10 +46,7 @@ def load_app_state_(app_state: AppState, checkpoint_folder_path: Path) -> AppSta
         )
     require_complete(checkpoint_folder_path)
     _refuse_other_model(app_state, checkpoint_folder_path)
-    with warnings.catch_warnings():
-        # Without a process group it says so, every time.
-        warnings.filterwarnings("ignore", message="torch.distributed is")
-        dcp.load({STATE_KEY: app_state}, checkpoint_id=checkpoint_folder_path, no_dist=not dist.is_initialized())
+    read_distributed_({STATE_KEY: app_state}, checkpoint_folder_path)
     return app_state
 
 

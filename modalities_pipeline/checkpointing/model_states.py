@@ -1,20 +1,20 @@
 """The weights of a model out of a checkpoint of any kind, in one process, and putting them into a model."""
 
 import pickle
-import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed.checkpoint as dcp
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
+from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.tensor import DTensor
 
+from modalities_pipeline.checkpointing.dcp_folders import read_distributed_
 from modalities_pipeline.checkpointing.folders import require_complete
 from modalities_pipeline.exceptions import CheckpointingError
 from modalities_pipeline.models.parameters import materialize
@@ -56,19 +56,15 @@ def read_model_state(checkpoint_path: Path) -> State:
 
 def _read_distributed(folder: Path) -> State:
     require_complete(folder)
-    reader = dcp.FileSystemReader(folder)
     prefix = f"{_APP}.{_MODEL}."
     state = {
         key: torch.empty(entry.size, dtype=entry.properties.dtype)
-        for key, entry in reader.read_metadata().state_dict_metadata.items()
+        for key, entry in FileSystemReader(folder).read_metadata().state_dict_metadata.items()
         if key.startswith(prefix) and isinstance(entry, TensorStorageMetadata)
     }
     if not state:
         raise CheckpointingError(f"{folder} is a checkpoint without a model (nothing in it is called {prefix}...).")
-    with warnings.catch_warnings():
-        # It says that there is no process group; that is the point.
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-        dcp.load(state, storage_reader=reader, no_dist=True)
+    read_distributed_(state, folder, is_alone=True)
     return {key.removeprefix(prefix): tensor for key, tensor in state.items()}
 
 

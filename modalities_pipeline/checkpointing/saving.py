@@ -2,17 +2,15 @@
 
 import contextlib
 import json
-import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
 
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 
 from modalities_pipeline.batch import EvaluationResultBatch
 from modalities_pipeline.checkpointing.app_state import AppState
+from modalities_pipeline.checkpointing.dcp_folders import write_distributed
 from modalities_pipeline.checkpointing.folders import (
     INFO_FILE_NAME,
     find_checkpoints,
@@ -117,23 +115,6 @@ class DCPCheckpointSaving(CheckpointSavingExecutionABC):
                     self._write_info(checkpoint_folder_path=final)
         except (CheckpointException, OSError) as error:
             raise CheckpointingError(f"The checkpoint {final} could not be written: {error}") from error
-
-
-def write_distributed(state: dict[str, Any], folder: Path) -> None:
-    """Write a folder of torch's distributed checkpoint (DCP) on all ranks, or in this process alone without a group.
-
-    Args:
-        state: tensors and nested dicts, or `Stateful` objects.
-        folder: on rank 0; the other ranks write where that one does.
-    """
-    if dist.is_initialized():
-        places = [folder]
-        dist.broadcast_object_list(places, src=0)
-        dcp.save(state, checkpoint_id=places[0])
-        return
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is")  # ... disabled, which is the point
-        dcp.save(state, checkpoint_id=folder, no_dist=True)
 
 
 class CheckpointSaving:

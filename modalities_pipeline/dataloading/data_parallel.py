@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 from torch.distributed.device_mesh import DeviceMesh
 
-from modalities_pipeline.distributed.configs import ParallelismDegrees
+from modalities_pipeline.distributed.configs import DATA_PARALLEL, ParallelismDegrees
+from modalities_pipeline.distributed.mesh import get_flat_rank
 from modalities_pipeline.exceptions import ConfigError
-
-_DATA_PARALLEL = (ParallelismDegrees.DP_REPLICATE, ParallelismDegrees.DP_SHARD)
 
 
 def rank_in_mesh(
@@ -35,22 +34,18 @@ def rank_in_mesh(
             f"{', '.join(names) or 'no names'})."
         )
     sizes = {name: device_mesh.size(dimension) for dimension, name in enumerate(names)}
-    left_out = [name for name in _DATA_PARALLEL if name not in wanted and sizes.get(name, 1) > 1]
+    left_out = [name for name in DATA_PARALLEL if name not in wanted and sizes.get(name, 1) > 1]
     if left_out:
-        needed = [name.value for name in _DATA_PARALLEL if name in names]
+        needed = [name.value for name in DATA_PARALLEL if name in names]
         raise ConfigError(
             f"data_parallel_key: {', '.join(left_out)} of the device mesh is not named, so its {sizes[left_out[0]]} "
             f"ranks would train on the same samples. Write data_parallel_key: [{', '.join(needed)}]."
         )
-    used = [name for name in names if name in wanted]
-    rank = 0
-    for name in used:
-        rank = rank * sizes[name] + device_mesh.get_local_rank(name)
-    return rank, math.prod(sizes[name] for name in used)
+    return get_flat_rank(device_mesh, wanted), math.prod(sizes[name] for name in names if name in wanted)
 
 
 def _checked_keys(keys: Sequence[str]) -> set[str]:
-    allowed = {name.value for name in _DATA_PARALLEL}
+    allowed = {name.value for name in DATA_PARALLEL}
     others = [str(key) for key in keys if key not in allowed]
     if others or not keys:
         raise ConfigError(

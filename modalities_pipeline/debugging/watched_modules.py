@@ -9,10 +9,9 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from modalities_pipeline.distributed.blocks import COMPILED
 from modalities_pipeline.exceptions import ConfigError
 from modalities_pipeline.models.parameters import normalized_name
-
-_COMPILED = "_orig_mod"
 
 
 def watched_modules(model: nn.Module, component: str) -> dict[str, nn.Module]:
@@ -24,7 +23,7 @@ def watched_modules(model: nn.Module, component: str) -> dict[str, nn.Module]:
     Raises:
         ConfigError: a module is compiled; `component`, for the message, is who wants to watch it.
     """
-    compiled = [name for name, _ in model.named_modules() if _COMPILED in name.split(".")]
+    compiled = [name for name, _ in model.named_modules() if COMPILED in name.split(".")]
     if compiled:
         raise ConfigError(
             f"{component}: {normalized_name(compiled[0] + '.')[:-1] or 'the model'} is compiled, and what goes on in "

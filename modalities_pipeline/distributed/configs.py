@@ -37,7 +37,7 @@ _FIELDS = {
     ParallelismDegrees.CP: "context_parallel_degree",
     ParallelismDegrees.TP: "tensor_parallel_degree",
 }
-_DATA_PARALLEL = (ParallelismDegrees.DP_REPLICATE, ParallelismDegrees.DP_SHARD)
+DATA_PARALLEL = (ParallelismDegrees.DP_REPLICATE, ParallelismDegrees.DP_SHARD)
 
 NO_CP = "there is no context parallelism: its ranks would all do the same work. Set it to 1"
 NO_LOSS_PARALLEL = "every rank computes the loss of whole logits. Set it to false"
@@ -95,7 +95,7 @@ def fill_degrees(given: Mapping[ParallelismDegrees, int], world_size: int) -> di
         raise ValueError("only one data parallel degree may be -1")
     known = {kind: degree for kind, degree in given.items() if degree != -1}
     product = math.prod(known.values())
-    said = {kind: degree for kind, degree in known.items() if degree != 1 or kind in _DATA_PARALLEL}
+    said = {kind: degree for kind, degree in known.items() if degree != 1 or kind in DATA_PARALLEL}
     words = " x ".join(f"{_FIELDS[kind]} {degree}" for kind, degree in said.items())
     if len(known) < len(given) and world_size % product:
         raise ValueError(f"world_size {world_size} is not a multiple of {words}")

@@ -1,13 +1,20 @@
 """The device mesh: how the ranks of a run are arranged for parallelism."""
 
 import math
+from collections.abc import Collection
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from modalities_pipeline.distributed.configs import NO_CP, NO_LOSS_PARALLEL, ParallelismDegrees, fill_degrees
-from modalities_pipeline.distributed.env import default_device_type
+from modalities_pipeline.distributed.configs import (
+    DATA_PARALLEL,
+    NO_CP,
+    NO_LOSS_PARALLEL,
+    ParallelismDegrees,
+    fill_degrees,
+)
+from modalities_pipeline.distributed.env import default_device_type, get_rank, get_world_size
 from modalities_pipeline.exceptions import ConfigError, RunningEnvError
 
 
@@ -94,6 +101,29 @@ def get_parallel_rank(device_mesh: DeviceMesh, parallelism_method: ParallelismDe
     return get_mesh_for_parallelism_method(device_mesh, parallelism_method).get_local_rank()
 
 
+def get_data_parallel_degree(device_mesh: DeviceMesh | None) -> int:
+    """Number of ranks that see different samples: those of the mesh's data parallel dimensions; all without a mesh."""
+    if device_mesh is None:
+        return get_world_size()
+    return get_parallel_degree(device_mesh, list(DATA_PARALLEL))
+
+
+def get_data_parallel_rank(device_mesh: DeviceMesh | None) -> int:
+    """This process' place among the ranks that see different samples."""
+    if device_mesh is None:
+        return get_rank()
+    return get_flat_rank(device_mesh, DATA_PARALLEL)
+
+
+def get_flat_rank(device_mesh: DeviceMesh, parallelism_methods: Collection[str]) -> int:
+    """This process' place along dimensions together, in the mesh's order; those that it lacks do not count."""
+    rank = 0
+    for dimension, name in enumerate(device_mesh.mesh_dim_names or ()):
+        if name in parallelism_methods:
+            rank = rank * device_mesh.size(dimension) + device_mesh.get_local_rank(name)
+    return rank
+
+
 def get_data_parallel_mesh(device_mesh: DeviceMesh) -> DeviceMesh:
     """The part of a mesh over which data is split: `dp_shard`, with `dp_replicate` before it if there is one.
 
@@ -103,8 +133,7 @@ def get_data_parallel_mesh(device_mesh: DeviceMesh) -> DeviceMesh:
     names = device_mesh.mesh_dim_names or ()
     if ParallelismDegrees.DP_SHARD.value not in names:
         raise ConfigError(f"The device mesh has no dimension dp_shard (it has: {', '.join(names) or 'no names'}).")
-    wanted = (ParallelismDegrees.DP_REPLICATE.value, ParallelismDegrees.DP_SHARD.value)
-    return device_mesh[tuple(name for name in wanted if name in names)]
+    return device_mesh[tuple(name.value for name in DATA_PARALLEL if name in names)]
 
 
 def _checked_device_type(device_type: str | None) -> str:

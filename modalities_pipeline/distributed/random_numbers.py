@@ -5,8 +5,7 @@ import hashlib
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 
-from modalities_pipeline.distributed.env import get_rank
-from modalities_pipeline.distributed.mesh import get_data_parallel_mesh
+from modalities_pipeline.distributed.mesh import get_data_parallel_rank
 
 
 def seed_random_numbers(seed: int, num_seen_steps: int, device_mesh: DeviceMesh | None) -> None:
@@ -20,16 +19,5 @@ def seed_random_numbers(seed: int, num_seen_steps: int, device_mesh: DeviceMesh 
         num_seen_steps: steps done before this run.
         device_mesh: the mesh of the run; without one every rank sees other samples.
     """
-    digest = hashlib.sha256(f"{seed}:{num_seen_steps}:{_data_parallel_rank(device_mesh)}".encode()).digest()
+    digest = hashlib.sha256(f"{seed}:{num_seen_steps}:{get_data_parallel_rank(device_mesh)}".encode()).digest()
     torch.manual_seed(int.from_bytes(digest[:7], "little"))
-
-
-def _data_parallel_rank(device_mesh: DeviceMesh | None) -> int:
-    """This process' place among the ranks that see different samples."""
-    if device_mesh is None:
-        return get_rank()
-    mesh = get_data_parallel_mesh(device_mesh)
-    rank = 0
-    for size, coordinate in zip(mesh.shape, mesh.get_coordinate() or (), strict=True):
-        rank = rank * size + coordinate
-    return rank

@@ -1,8 +1,10 @@
 """How much memory a training will need on each rank, estimated from its config."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
+from modalities_pipeline.config.model_parts import models_inside
 from modalities_pipeline.config.schemas.sections import Sections, base_model_of, look, number
 from modalities_pipeline.config.unbuilt import Unbuilt
 from modalities_pipeline.distributed.configs import static_parallel_degree
@@ -69,13 +71,10 @@ def estimate_memory(sections: Sections) -> MemoryEstimate | None:
     )
 
 
-def _wrappers_of(sections: Sections) -> Any:
+def _wrappers_of(sections: Sections) -> Iterator[Unbuilt]:
     """The wrappers of the model that is trained, from the outermost inwards."""
     app_state = sections.get("app_state")
-    model = look(app_state, "model") or look(app_state, "raw_app_state", "model")
-    while isinstance(model, Unbuilt):
-        yield model
-        model = look(model, "model")
+    return models_inside(look(app_state, "model") or look(app_state, "raw_app_state", "model"))
 
 
 def _num_shards(sections: Sections, wrappers: list[Unbuilt]) -> int:

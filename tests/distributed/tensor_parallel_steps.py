@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 
 from modalities_pipeline.batch import InferenceResultBatch
 from modalities_pipeline.checkpointing.app_state import AppState
-from modalities_pipeline.checkpointing.saving import write_distributed
+from modalities_pipeline.checkpointing.dcp_folders import write_distributed
 from modalities_pipeline.distributed.configs import FSDP2MixedPrecisionSettings, ParallelismDegrees
 from modalities_pipeline.distributed.env import DistributedEnv, get_rank, get_world_size
 from modalities_pipeline.distributed.fsdp import get_fsdp2_wrapped_model

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from modalities_pipeline.distributed import random_numbers
 from modalities_pipeline.distributed.random_numbers import seed_random_numbers
 
 
@@ -26,9 +25,17 @@ def test_equal_runs_draw_the_same_and_others_do_not():
     assert len({tuple(_numbers(*given)) for given in ((0, 0), (1, 0), (0, 1))}) == 3
 
 
-def test_ranks_draw_by_their_samples(monkeypatch):
+def _mesh(**places: tuple[int, int]) -> SimpleNamespace:
+    """A mesh by the (rank, size) along each of its dimensions."""
+    names, sizes = tuple(places), [size for _, size in places.values()]
+    return SimpleNamespace(
+        mesh_dim_names=names, size=lambda dimension: sizes[dimension], get_local_rank=lambda name: places[name][0]
+    )
+
+
+def test_ranks_draw_by_their_samples():
     """Those that share the work on a sample have to drop the same of it."""
-    monkeypatch.setattr(random_numbers, "get_data_parallel_mesh", lambda mesh: mesh)
-    meshes = [SimpleNamespace(shape=(2, 2), get_coordinate=lambda at=at: at) for at in ((0, 0), (0, 1), (1, 0), (1, 1))]
+    meshes = [_mesh(dp_replicate=(group, 2), dp_shard=(rank, 2)) for group in (0, 1) for rank in (0, 1)]
     assert len({tuple(_numbers(mesh=mesh)) for mesh in meshes}) == 4
-    assert _numbers(mesh=meshes[2]) == _numbers(mesh=SimpleNamespace(shape=(4,), get_coordinate=lambda: (2,)))
+    assert _numbers(mesh=meshes[2]) == _numbers(mesh=_mesh(dp_shard=(2, 4)))
+    assert _numbers(mesh=_mesh(dp_shard=(1, 2), tp=(0, 2))) == _numbers(mesh=_mesh(dp_shard=(1, 2), tp=(1, 2)))
